@@ -12,7 +12,7 @@ from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.record.cluster_files import SessionSettings, read_cluster_files
-from batchsched.scheduler.cluster_reader import read_cluster
+from batchsched.scheduler.cluster_reader import read_snapshot_from_files
 from batchsched.session.explanation.explain import explain_refusals
 from batchsched.session.explanation.verification import DecidedInput
 
@@ -56,7 +56,7 @@ def read(*paths: Path | str, profile: Profile | None = None, now: float | None =
     if profile is None:
         profile = Profile() if recorded is None else recorded.profile
     now = files.session_time(now)
-    reading = read_cluster(files, SessionSettings(profile, now))
+    reading = read_snapshot_from_files(files, SessionSettings(profile, now))
     seed = 0 if recorded is None else recorded.seed
     return ClusterInput(reading.snapshot, profile, now, seed, reading.warnings)
 

@@ -124,8 +124,8 @@ def main(arguments: list[str]) -> int:
     assumed = spent(lambda: each(partial(cache.assume, node="node-00000", now=0.0), keys)) / max(1, len(keys))
     compared = spent(
         lambda: compare_snapshots(
-            cache.snapshot_without_assumed_pods(),
-            cache.snapshot_without_assumed_pods(),
+            cache.snapshot_without_assumptions(),
+            cache.snapshot_without_assumptions(),
             cache.scheduler_names,
         )
     )

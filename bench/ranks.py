@@ -18,7 +18,7 @@ from batchsched.api.crd.topology import Topology
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.session.session import decide
-from batchsched.solver.domain_tree import NODE_COST, level_costs
+from batchsched.solver.domain_tree import NODE_COST, network_costs_by_level
 
 NOW = 1767225600.0
 DEVICES = 8
@@ -149,7 +149,7 @@ class Cluster:
 
 def cost_of_hops(hosts: Sequence[Host], ranks: Sequence[int]) -> int:
     """Return the cost of all hops between consecutive ranks, each by the widest domain that it leaves."""
-    prices = [NODE_COST + sum(level_costs(3)[level:]) for level in range(3)]
+    prices = [NODE_COST + sum(network_costs_by_level(3)[level:]) for level in range(3)]
     total = 0
     for first, second in itertools.pairwise(ranks):
         if first == second:
@@ -166,7 +166,7 @@ def lower_bound(hosts: Sequence[Host], free: "np.ndarray[tuple[int], np.dtype[np
         return int(np.searchsorted(np.cumsum(sorted(room, reverse=True)), pods)) + 1
 
     bound = NODE_COST * (fewest(free.tolist()) - 1)
-    for level, price in enumerate(level_costs(3)):
+    for level, price in enumerate(network_costs_by_level(3)):
         room: dict[tuple[str, ...], int] = {}
         for host, devices in zip(hosts, free.tolist(), strict=True):
             path = host.path[: level + 1]

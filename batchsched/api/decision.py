@@ -273,7 +273,7 @@ class Decision(DecisionBase, frozen=True):
     solver: SolverAccount = SolverAccount()
 
 
-def without_telemetry(decision: Decision) -> Decision:
+def without_measured_durations(decision: Decision) -> Decision:
     """Return a decision without its measured durations, so that `replay` can compare it."""
     account = msgspec.structs.replace(decision.solver, seconds=0.0, stages={})
     return msgspec.structs.replace(decision, solver=account)

@@ -40,7 +40,7 @@ def gang_key_of_pod(pod: Pod) -> str:
     return gang_key(gang_identity(pod))
 
 
-def possible_gang_identities(key: str) -> tuple[str, str]:
+def identities_of_gang_key(key: str) -> tuple[str, str]:
     """Return the two possible identities of a gang with this `namespace/name`: as a PodGroup, and as a single pod."""
     return key, SINGLE_POD_PREFIX + key
 

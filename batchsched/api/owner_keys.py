@@ -33,7 +33,7 @@ _KEYS_OF_PODS: Final = frozenset({POD_GROUP_LABEL, SUB_GROUP_LABEL, USER_LABEL, 
 """Keys that controllers copy from pod templates to owners that they create, such as ReplicaSets."""
 
 
-def unknown_owner_key_warnings(metadata: Mapping[str, object]) -> Iterator[str]:
+def unknown_owner_metadata_key_warnings(metadata: Mapping[str, object]) -> Iterator[str]:
     """Yield a warning for each unknown label or annotation with batchsched's prefix in an owner's metadata.
 
     Args:
@@ -47,7 +47,7 @@ def unknown_owner_key_warnings(metadata: Mapping[str, object]) -> Iterator[str]:
                 yield f"metadata.{place}: unknown {place[:-1]} {key!r} has no effect; {advice}"
 
 
-def ineffective_template_key_warnings(metadata: Mapping[str, object]) -> Iterator[str]:
+def ineffective_template_metadata_key_warnings(metadata: Mapping[str, object]) -> Iterator[str]:
     """Yield a warning for each label or annotation of a pod template that batchsched reads only from owners.
 
     There is also a warning for each key with the prefix of batchsched and an unknown name.
@@ -60,11 +60,11 @@ def ineffective_template_key_warnings(metadata: Mapping[str, object]) -> Iterato
         for key in sorted(keys) if isinstance(keys, dict) else ():
             if key in OWNER_KEYS - {QUEUE_LABEL}:
                 yield f"spec.template.metadata.{place}: {key!r} has no effect on pods; move it to metadata.{place}"
-    for sentence in unknown_owner_key_warnings(metadata):
+    for sentence in unknown_owner_metadata_key_warnings(metadata):
         yield f"spec.template.{sentence}"
 
 
-def is_spark_driver(pod: Pod) -> bool:
+def is_spark_driver_without_application(pod: Pod) -> bool:
     """Return whether a pod is a Spark driver that was not created for a SparkApplication.
 
     Such a driver is itself the owner of its executors.
@@ -72,7 +72,7 @@ def is_spark_driver(pod: Pod) -> bool:
     return pod.metadata.label(SPARK_ROLE) == SPARK_DRIVER and not pod.metadata.label(SPARK_APPLICATION)
 
 
-def title_of_controller(pod: Pod) -> str:
+def owner_title_for_messages(pod: Pod) -> str:
     """Return the kind, namespace and name of a pod's controller as text for messages."""
     owner = pod.metadata.controller
     if owner is None:

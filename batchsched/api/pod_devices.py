@@ -5,7 +5,7 @@ import msgspec
 from batchsched.api.core.device import AllocationResult, ContainerExtendedResourceRequest, ResourceClaim
 
 
-class ClaimAllocation(msgspec.Struct, frozen=True, gc=False):
+class ReservedClaimDevices(msgspec.Struct, frozen=True, gc=False):
     """The devices that a session reserved for one ResourceClaim of a pod.
 
     Args:
@@ -18,7 +18,7 @@ class ClaimAllocation(msgspec.Struct, frozen=True, gc=False):
     allocation: AllocationResult
 
 
-class CreatedClaim(msgspec.Struct, frozen=True, gc=False):
+class ExtendedResourceClaim(msgspec.Struct, frozen=True, gc=False):
     """A ResourceClaim that batchsched creates for a pod's extended resources, if DeviceClasses provide them.
 
     Args:
@@ -42,13 +42,13 @@ class PodDevices(msgspec.Struct, frozen=True, gc=False):
       uid: the UID of the pod; "" if it is unknown. A later pod with the same name has another UID.
     """
 
-    allocations: tuple[ClaimAllocation, ...]
+    allocations: tuple[ReservedClaimDevices, ...]
     claims: tuple[str, ...]
-    created: CreatedClaim | None = None
+    created: ExtendedResourceClaim | None = None
     uid: str = ""
 
 
-class ReservedPodDevices(msgspec.Struct, frozen=True, gc=False):
+class PodDevicesFromEarlierSession(msgspec.Struct, frozen=True, gc=False):
     """The devices that an earlier session reserved for a pod that it placed.
 
     Args:

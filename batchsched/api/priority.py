@@ -56,9 +56,9 @@ class PriorityTable:
         """
         members = tuple(pods)
         highest = self.highest_pod_priority(members)
-        return self.capped_priority(group, highest) if members else highest
+        return self.priority_capped_by_pod_group(group, highest) if members else highest
 
-    def capped_priority(self, group: PodGroup | None, highest: int) -> int:
+    def priority_capped_by_pod_group(self, group: PodGroup | None, highest: int) -> int:
         """Return the smaller of the priority `highest` and the value of the PodGroup's PriorityClass."""
         return min(highest, self._class_value(group, highest))
 

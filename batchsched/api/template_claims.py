@@ -18,13 +18,15 @@ UID_PREFIX_OF_NEW_PODS = "supposed-"
 """Prefix of the UIDs of pods that no API server has created, such as the pods of a Job in a file."""
 
 
-def with_claims_of_new_pods(snapshot: Snapshot) -> Snapshot:
+def with_template_claims_of_hypothetical_pods(snapshot: Snapshot) -> Snapshot:
     """Return the Snapshot with the missing ResourceClaims of its new pods, created from their templates.
 
     New pods are pending pods that do not exist in a cluster, but for example only in a manifest. In a cluster, the
     resourceclaim controller creates the claims. A pod of a cluster that lacks a claim waits for it.
     """
-    new_pods = [pod for pod in snapshot.pods if not pod.node and pod.spec.resource_claims and is_new_pod(pod)]
+    new_pods = [
+        pod for pod in snapshot.pods if not pod.node and pod.spec.resource_claims and is_hypothetical_pod(pod)
+    ]
     existing = (claim.key for claim in snapshot.resource_claims)
     pods, claims = create_claims_from_templates(new_pods, snapshot.resource_claim_templates, existing)
     if not claims:
@@ -37,7 +39,7 @@ def with_claims_of_new_pods(snapshot: Snapshot) -> Snapshot:
     )
 
 
-def is_new_pod(pod: Pod) -> bool:
+def is_hypothetical_pod(pod: Pod) -> bool:
     """Return whether a pod does not exist in a cluster: it has no UID, or a UID that batchsched made up."""
     return not pod.metadata.uid or pod.metadata.uid.startswith(UID_PREFIX_OF_NEW_PODS)
 

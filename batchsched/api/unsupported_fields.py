@@ -18,7 +18,7 @@ KUEUE_PLACED: Final = "kueue.x-k8s.io/tas"
 """Label by which Kueue marks pods that it assigns to topology domains itself, by node selectors."""
 
 
-def describe_unsupported_spec_field(spec: PodSpec, *, allocates_devices: bool = False) -> str:
+def describe_unsupported_pod_spec_field(spec: PodSpec, *, allocates_devices: bool = False) -> str:
     """Return a sentence about a field of a pod's spec that batchsched does not support; "" if there is none.
 
     Args:
@@ -60,7 +60,7 @@ class UnsupportedAnnotation:
     met_by_slices: bool = False
     met_by_gang: bool = False
 
-    def is_constraint_met(self, pod: Pod, pod_group: PodGroup | None) -> bool:
+    def is_met_by_other_means(self, pod: Pod, pod_group: PodGroup | None) -> bool:
         """Return whether the constraint of the annotation is met by other means, such as the pod's PodGroup."""
         return (
             # Until Kueue has set the node selector of such a pod, a scheduling gate holds the pod.
@@ -97,7 +97,7 @@ def describe_unsupported_pod_annotation(pod: Pod, pod_group: PodGroup | None) ->
     if not annotations or UNSUPPORTED_ANNOTATIONS.keys().isdisjoint(annotations):
         return ""
     for key, annotation in UNSUPPORTED_ANNOTATIONS.items():
-        if key in annotations and not annotation.is_constraint_met(pod, pod_group):
+        if key in annotations and not annotation.is_met_by_other_means(pod, pod_group):
             return f"metadata.annotations[{key}]: {annotation.meaning}; {annotation.remedy}"
     return ""
 

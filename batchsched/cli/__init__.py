@@ -57,9 +57,9 @@ _KUBECTL_PLUGIN: Final = "kubectl-"
 def main() -> None:
     """Run the command that the command line names, and end the process with the exit code of the command."""
     gc.set_threshold(COLLECT_AFTER_OBJECTS, *gc.get_threshold()[1:])  # before the imports below
-    from batchsched.cli.terminal import prepare_streams
+    from batchsched.cli.terminal import make_output_replace_unencodable_characters
 
-    prepare_streams()
+    make_output_replace_unencodable_characters()
     is_plugin = PurePath(sys.argv[0]).name.startswith(_KUBECTL_PLUGIN)
     code = run_command(sys.argv[1:], "kubectl batchsched" if is_plugin else "batchsched")
     try:
@@ -112,13 +112,13 @@ def _call(arguments: list[str], program: str) -> object:
     from batchsched.cli.completion import COMPLETE_VARIABLE
     from batchsched.cli.terminal import (
         colors_enabled,
-        remove_color_option,
+        extract_color_option,
         set_color_choice,
         set_command_line,
     )
 
     set_command_line(program, arguments)
-    arguments, color = remove_color_option(arguments)
+    arguments, color = extract_color_option(arguments)
     set_color_choice(color)
     return app(
         args=arguments,

@@ -49,7 +49,7 @@ def convert(
     warning on standard error, with what to do instead.
     """
     from batchsched.errors import CommandError
-    from batchsched.manifests.conversion.convert import convert_documents
+    from batchsched.manifests.conversion.convert import convert_objects_of_other_schedulers
     from batchsched.manifests.documents import split_documents
     from batchsched.manifests.reader import find_manifest_files
 
@@ -58,7 +58,7 @@ def convert(
         for source in find_manifest_files(files)
         for document in split_documents(source.read(), source.name)
     ]
-    conversion = convert_documents(documents)
+    conversion = convert_objects_of_other_schedulers(documents)
     for warning in conversion.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     if not conversion.converted:

@@ -14,7 +14,7 @@ from batchsched.cli.options import (
     OutputFormat,
     ProfileName,
     Seed,
-    check_replaceable,
+    check_replaces_only_dump_or_session,
 )
 
 EXAMPLES = """Examples:
@@ -46,7 +46,7 @@ def decide(
             metavar="FILE",
             help="Write the session to this file, for replay.",
             dir_okay=False,
-            callback=check_replaceable,
+            callback=check_replaces_only_dump_or_session,
         ),
     ] = None,
     timings: Annotated[
@@ -68,9 +68,9 @@ def decide(
     It also reads a dump of `batchsched dump`, or a recorded session, and adds the objects of further files to it. The
     time is then that of the dump or session, and a session states its profile and seed too, unless options differ.
     """
-    from batchsched.cli.session import decide_session
+    from batchsched.cli.session import decide_session_over_files
 
-    session = decide_session(files, config, profile, seed, now)
+    session = decide_session_over_files(files, config, profile, seed, now)
     if record is not None:
         from batchsched.cli.record import write_session
 
@@ -87,5 +87,5 @@ def decide(
     else:
         from batchsched.cli.printing import print_data
 
-        print_data(session.timed_decision() if timings else session.decision, output)
+        print_data(session.decision_with_durations() if timings else session.decision, output)
     raise typer.Exit(session.exit_code)

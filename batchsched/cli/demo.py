@@ -144,11 +144,11 @@ def demo(
 def _run_session(examples: Path) -> None:
     """Decide one session over the examples, and print the command that explains a refused PodGroup."""
     from batchsched.cli.printing import console, print_decision
-    from batchsched.cli.session import decide_session
+    from batchsched.cli.session import decide_session_over_files
 
     if examples.is_relative_to(Path.cwd()):
         examples = examples.relative_to(Path.cwd())
-    session = decide_session([examples], None, None, 0, NOW).with_explained_refusals()
+    session = decide_session_over_files([examples], None, None, 0, NOW).with_explained_refusals()
     print_decision(session)
     if session.decision.refusals:
         namespace, _, name = session.decision.refusals[-1].pod_group.partition("/")
@@ -173,7 +173,7 @@ def describe_load(workload: "Workload") -> str:
     # At equal times ends come first: their count is negative.
     ends = [(arrival.time + arrival.runtime, -count) for arrival, count in zip(arrivals, gpus, strict=True)]
     peak = max(accumulate(change for _, change in sorted(starts + ends)))
-    available = sum(node.parse_allocatable().get(GPU, 0) for node in nodes)
+    available = sum(node.parse_allocatable_in_base_units().get(GPU, 0) for node in nodes)
     span = format_duration(arrivals[-1].time - arrivals[0].time)
     load = (
         f"{len(arrivals)} gangs of {min(gpus)} to {max(gpus)} GPUs arrive in {span}. If none of them had to "

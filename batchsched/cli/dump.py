@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from batchsched.cli.options import Config, Context, Kubeconfig, check_replaceable
+from batchsched.cli.options import Config, Context, Kubeconfig, check_replaces_only_dump_or_session
 
 STDOUT = "-"
 EXAMPLES = """Examples:
@@ -29,7 +29,7 @@ def dump(
             metavar="FILE",
             help="Path of the dump, compressed if it ends in .gz; - is standard output.",
             dir_okay=False,
-            callback=check_replaceable,
+            callback=check_replaces_only_dump_or_session,
             allow_dash=True,
         ),
     ] = Path("cluster.json.gz"),

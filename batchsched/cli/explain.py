@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 import typer
 
-from batchsched.api.core.quantity import format_count
+from batchsched.api.core.quantity import pluralize
 from batchsched.api.decision import Assignment, Eviction, Refusal, WaitingAtPermit, refusal_text
 from batchsched.api.gang import gang_key_of_pod
 from batchsched.cli.options import (
@@ -27,11 +27,11 @@ from batchsched.cli.options import (
 from batchsched.cli.printing import (
     add_row,
     console,
-    format_nodes_of_pods,
+    format_pod_counts_by_node,
     format_resource_amounts,
     new_table,
-    preempting_gangs,
     print_data,
+    refused_gangs_with_evictions,
 )
 
 if TYPE_CHECKING:
@@ -104,13 +104,13 @@ def explain(
     that admits it. The change was verified by deciding again. Without --pod-group, it explains all refused gangs.
     """
     from batchsched.cli.live_cluster import LiveClusterOptions
-    from batchsched.cli.session import decide_live_session, decide_session
+    from batchsched.cli.session import decide_live_session, decide_session_over_files
 
     name, owner_kind, files = _split_subject(subject)
     if files:
         check_no_cluster_options(kubeconfig, context)
         name, namespace = pod_group or name, namespace or "default"
-        session = decide_session(files, config, profile, seed, now)
+        session = decide_session_over_files(files, config, profile, seed, now)
     else:
         access = LiveClusterOptions(kubeconfig, context, config, profile)
         namespace = namespace or access.namespace
@@ -234,10 +234,10 @@ def _gang_of_owner(key: str, session: "DecidedSession", kind: str = "") -> str:
     Raises:
       BadParameter: the owner has several gangs, or none although its kind is stated.
     """
-    from batchsched.podgrouper.owners import gangs_of_owner
+    from batchsched.podgrouper.owners import gang_keys_of_owner
 
     namespace, _, name = key.partition("/")
-    gangs = sorted(gangs_of_owner(session.snapshot.pods, namespace, name, kind))
+    gangs = sorted(gang_keys_of_owner(session.snapshot.pods, namespace, name, kind))
     if len(gangs) > 1:
         raise typer.BadParameter(f"{key} has {len(gangs)} gangs; name one of them: {', '.join(gangs[:10])}")
     if gangs:
@@ -323,7 +323,9 @@ def _explain_gang(session: "DecidedSession", key: str, turns: "Sequence[PendingG
     elif waiting is not None:
         state = GangOutcome.WAITING
     elif refusal is not None:
-        state = GangOutcome.PREEMPTING if key in preempting_gangs(decision) else GangOutcome.REFUSED
+        state = (
+            GangOutcome.PREEMPTING if key in refused_gangs_with_evictions(decision) else GangOutcome.REFUSED
+        )
     elif evicted:
         state = GangOutcome.EVICTED
     else:
@@ -367,7 +369,7 @@ def print_explanation(explanation: Explanation, *, verbose: bool = False) -> Non
         out.print(f"queue {turn.queue}, position {explanation.position}{share}, priority {turn.priority}")
     if explanation.assignments:
         pairs = ((assignment.pod, assignment.node) for assignment in explanation.assignments)
-        out.print(f"to be bound: {format_nodes_of_pods(pairs, most=40)}")
+        out.print(f"to be bound: {format_pod_counts_by_node(pairs, most=40)}")
     if explanation.refusal is not None:
         out.print(refusal_text(explanation.refusal))
     for part in explanation.outlook.parts if explanation.outlook and verbose else ():
@@ -383,19 +385,19 @@ def _member_counts(outlook: "GangFeasibility", evicted: int) -> str:
     """
     counts = []
     if outlook.bound:
-        counts.append(f"{format_count(outlook.bound, 'member')} {'runs' if outlook.bound == 1 else 'run'}")
+        counts.append(f"{pluralize(outlook.bound, 'member')} {'runs' if outlook.bound == 1 else 'run'}")
     if evicted:
         verbs = "runs and is evicted" if evicted == 1 else "run and are evicted"
-        counts.append(f"{format_count(evicted, 'member')} {verbs}")
+        counts.append(f"{pluralize(evicted, 'member')} {verbs}")
     if outlook.pending:
-        counts.append(f"{format_count(outlook.pending, 'member')} pending")
+        counts.append(f"{pluralize(outlook.pending, 'member')} pending")
     return ", ".join(counts) or "no member exists"
 
 
 def _headline(explanation: Explanation) -> str:
     match explanation.state:
         case GangOutcome.PLACED:
-            return f"placed, {format_count(len(explanation.assignments), 'pod')}"
+            return f"placed, {pluralize(len(explanation.assignments), 'pod')}"
         case GangOutcome.WAITING if explanation.waiting is not None:
             return f"held at Permit by {explanation.waiting.plugin} until {explanation.waiting.until}"
         case GangOutcome.REFUSED if explanation.refusal is not None:
@@ -416,15 +418,15 @@ def _headline(explanation: Explanation) -> str:
 def _print_part(part: "PartFeasibility", out: "Console") -> None:
     name = f"subGroup {part.sub_group}: " if part.sub_group else ""
     out.print(
-        f"\n{name}{format_count(part.members, 'member')} of {format_resource_amounts(part.requests) or 'no request'}",
+        f"\n{name}{pluralize(part.members, 'member')} of {format_resource_amounts(part.requests) or 'no request'}",
         style="bold",
     )
     out.print(
-        f"{part.open_nodes} of {format_count(part.nodes, 'node')} {'is' if part.open_nodes == 1 else 'are'} open to a "
-        f"member, with room for {format_count(part.room, 'member')}"
+        f"{part.open_nodes} of {pluralize(part.nodes, 'node')} {'is' if part.open_nodes == 1 else 'are'} open to a "
+        f"member, with room for {pluralize(part.room, 'member')}"
     )
     for reason, count in sorted(part.reasons.items(), key=lambda item: -item[1]):
-        out.print(f"  {format_count(count, 'node')}: {reason}")
+        out.print(f"  {pluralize(count, 'node')}: {reason}")
     for level in part.levels:
         _print_level(level, out)
 

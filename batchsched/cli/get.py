@@ -268,7 +268,7 @@ def get(
         )
     credentials = CredentialsReader(kubeconfig, context)
     everywhere = not listed.namespaced or (all_namespaces and not chosen)
-    place = "" if everywhere else namespace or credentials.preferred_namespace
+    place = "" if everywhere else namespace or credentials.kubectl_namespace
     request = ListRequest(credentials, listed, place, chosen, selector or "", output, headers=not no_headers)
     answer = asyncio.run(_read(credentials, listed, place, chosen, request.query_parameters))
     widths = _print_answer(request, answer)

@@ -62,7 +62,7 @@ class TemplatePart:
 
 
 @dataclass(frozen=True, slots=True)
-class JsonPath:
+class JsonPathTemplate:
     """A parsed JSONPath template."""
 
     parts: tuple[str | TemplatePart, ...]
@@ -72,7 +72,7 @@ class JsonPath:
         return _print_parts(self.parts, data)
 
 
-def parse_jsonpath(template: str) -> JsonPath:
+def parse_jsonpath(template: str) -> JsonPathTemplate:
     """Parse a JSONPath template. A template that consists of one path needs no braces.
 
     Raises:
@@ -100,7 +100,7 @@ def parse_jsonpath(template: str) -> JsonPath:
     stack[-1][1].append(_plain_text(template[position:]))
     if len(stack) > 1:
         raise InvalidInput("{range} without {end}", object="jsonpath")
-    return JsonPath(tuple(stack[0][1]))
+    return JsonPathTemplate(tuple(stack[0][1]))
 
 
 def follow_path(path: Sequence[Selector], value: Any) -> list[Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from batchsched.cli.options import Format, OutputFormat, check_writable, parse_value
+from batchsched.cli.options import Format, OutputFormat, check_writable, parse_yaml_value
 from batchsched.cli.session_input import print_warnings
 from batchsched.cli.simulation_options import Processes
 from batchsched.cli.terminal import command_line_text
@@ -156,7 +156,7 @@ def parse_scenario_changes(changes: list[str]) -> list[tuple[str, Any]]:
       BadParameter: a value is not YAML.
     """
     return [
-        (place, parse_value(value, f"--set {place}"))
+        (place, parse_yaml_value(value, f"--set {place}"))
         for place, _, value in (change.partition("=") for change in changes)
     ]
 
@@ -204,10 +204,10 @@ def compare(
 
     Two folders are compared policy by policy, for the policies that both contain.
     """
-    from batchsched.cli.outcomes import compare_results, print_comparisons
+    from batchsched.cli.outcomes import compare_policies_in_result_folders, print_comparisons
 
     check_lab_installed()
-    print_comparisons(compare_results(base, other), output)
+    print_comparisons(compare_policies_in_result_folders(base, other), output)
 
 
 def serve(
@@ -262,10 +262,10 @@ def serve(
 
     `lab run` may still write to the folder: each request shows the runs that are finished at that time.
     """
-    from batchsched.cli.serving import ResultsAddress, serve
+    from batchsched.cli.serving import ResultsServerOptions, serve
 
     check_lab_installed()
-    serve(folder, ResultsAddress(address, port, token_file, tls_cert_file, tls_private_key_file))
+    serve(folder, ResultsServerOptions(address, port, token_file, tls_cert_file, tls_private_key_file))
 
 
 def check_lab_installed() -> None:
@@ -322,7 +322,7 @@ def run_tuning(scenario: "Scenario", folder: Path, processes: int, address: str 
     from batchsched.lab.definitions import reported_run_input_of_scenario
     from batchsched.lab.results import write_atomically
     from batchsched.lab.tuning import TuningResources, tune
-    from batchsched.lab.tuning_report import render_tuning
+    from batchsched.lab.tuning_report import render_tuning_report
     from batchsched.lab.workers import open_workers
 
     finished = planned = 0
@@ -340,7 +340,7 @@ def run_tuning(scenario: "Scenario", folder: Path, processes: int, address: str 
             _print_kept(stopwatch, f"{folder}: {finished} of {planned} runs are kept")
             raise
     settings = reported_run_input_of_scenario(scenario, command_line_text())
-    html = render_tuning(scenario, result, settings)
+    html = render_tuning_report(scenario, result, settings)
     write_atomically(folder / "tuning.html", html.encode())
     print(f"report: {folder / 'tuning.html'}", file=sys.stderr)
     return result

@@ -35,10 +35,10 @@ class LiveClusterOptions:
         """
         from batchsched.kube.credentials import CredentialsReader
 
-        return self.stated_namespace or CredentialsReader(self.kubeconfig, self.context).preferred_namespace
+        return self.stated_namespace or CredentialsReader(self.kubeconfig, self.context).kubectl_namespace
 
 
-async def list_cluster_into_scheduler(access: LiveClusterOptions, profile: Profile) -> "SchedulerApp":
+async def create_scheduler_from_live_cluster(access: LiveClusterOptions, profile: Profile) -> "SchedulerApp":
     """List all objects of a cluster once, and return a scheduler that holds them in its cluster state.
 
     Print a warning if the cluster lacks the CRDs of batchsched.
@@ -47,7 +47,7 @@ async def list_cluster_into_scheduler(access: LiveClusterOptions, profile: Profi
     from batchsched.kube.clock import SystemClock
     from batchsched.kube.connection import Connection
     from batchsched.kube.credentials import CredentialsReader
-    from batchsched.scheduler.live_snapshot import create_scheduler_from_cluster
+    from batchsched.scheduler.what_if_cluster import create_scheduler_from_cluster
 
     clock = SystemClock()
     grouping = pod_grouper_settings(access.config)

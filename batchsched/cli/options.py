@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Final
 import typer
 from typing_extensions import override
 
-from batchsched.cli.jsonpath import JsonPath, parse_jsonpath
+from batchsched.cli.jsonpath import JsonPathTemplate, parse_jsonpath
 from batchsched.errors import InvalidInput
 
 
@@ -32,7 +32,7 @@ class OutputFormat:
     YAML: ClassVar["OutputFormat"]
 
     name: str
-    template: JsonPath | None = None
+    template: JsonPathTemplate | None = None
 
     @property
     def is_table(self) -> bool:
@@ -114,7 +114,7 @@ def parse_time(text: str) -> float:
     return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
 
 
-def parse_value(text: str, option: str) -> Any:
+def parse_yaml_value(text: str, option: str) -> Any:
     """Parse a value on the command line, such as the argument of a policy, as YAML.
 
     Raises:
@@ -182,7 +182,7 @@ def check_writable(file: Path | None) -> Path | None:
     return file
 
 
-def check_replaceable(file: Path | None) -> Path | None:
+def check_replaces_only_dump_or_session(file: Path | None) -> Path | None:
     """Check that a command may write its dump or session file to a path, and return the path.
 
     A file at the path is replaced only if it is empty, or an earlier dump or session file. Therefore a mistake in the

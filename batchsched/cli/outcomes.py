@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from batchsched.api.core.quantity import format_count
+from batchsched.api.core.quantity import pluralize
 from batchsched.api.crd.validation import suggest_name
 from batchsched.cli.options import OutputFormat
 from batchsched.cli.printing import (
@@ -234,7 +234,7 @@ def _print_unfinished(policies: Sequence[Sequence["RunOutcome"]]) -> None:
         )
         for gang in gangs[:_MAX_UNFINISHED]
     ]
-    console().print(f"\n{format_count(len({gang.key for gang in gangs}), 'gang')} did not finish:")
+    console().print(f"\n{pluralize(len({gang.key for gang in gangs}), 'gang')} did not finish:")
     print_aligned([("NAME", "REASON", *(("POLICY",) * several), "MESSAGE"), *rows])
     if len(gangs) > len(rows):
         console().print(f"and {len(gangs) - len(rows)} more; -o json lists all")
@@ -250,7 +250,7 @@ def _print_columns(
         _GAP + max(len(line) for text in (head, *texts) for line in text.splitlines())
         for head, texts in columns
     ]
-    for block in split_columns(widths, out.width - max(map(len, rows))):
+    for block in divide_columns_among_tables(widths, out.width - max(map(len, rows))):
         made = new_table(title, "", *(heads[index] for index in block))
         for row, texts in rows.items():
             if row in shown:
@@ -259,7 +259,7 @@ def _print_columns(
         title = ""
 
 
-def split_columns(widths: Sequence[int], room: int) -> list[list[int]]:
+def divide_columns_among_tables(widths: Sequence[int], room: int) -> list[list[int]]:
     """Divide columns among several tables, so that each table is at most `room` characters wide if possible.
 
     Returns:
@@ -377,7 +377,7 @@ class PolicyComparison:
     seeds: int
 
 
-def compare_results(base: str, other: str) -> tuple[PolicyComparison, ...]:
+def compare_policies_in_result_folders(base: str, other: str) -> tuple[PolicyComparison, ...]:
     """Compare two folders of results of the lab, or two policies in the same or in different folders.
 
     Each argument has the form DIR or DIR:POLICY. The form :POLICY, only for `other`, means a policy in the folder of
@@ -474,9 +474,9 @@ def print_comparisons(comparisons: Sequence[PolicyComparison], output: OutputFor
         return
     for comparison in comparisons:
         count = comparison.measures[0].difference.sample_count
-        title = f"{comparison.workload}: {format_count(count, 'seed')}"
+        title = f"{comparison.workload}: {pluralize(count, 'seed')}"
         if count < comparison.seeds:
-            title = f"{comparison.workload}: partial, {count} of {format_count(comparison.seeds, 'seed')}"
+            title = f"{comparison.workload}: partial, {count} of {pluralize(comparison.seeds, 'seed')}"
         _print_measures(title, comparison)
 
 
@@ -485,7 +485,7 @@ def print_tuning_result(tuned: "TuningResult", output: OutputFormat) -> None:
 
     The comparison is on held-out seeds, and states which measures became worse.
     """
-    from batchsched.lab.tuning_report import tuning_conclusion
+    from batchsched.lab.tuning_report import tuning_conclusion_text
 
     if output is not OutputFormat.TABLE:
         print_data(_tuned_data(tuned), output)
@@ -503,7 +503,7 @@ def print_tuning_result(tuned: "TuningResult", output: OutputFormat) -> None:
     )
     title = f"On {len(tuned.held_out)} seeds that the search did not see"
     _print_measures(title, PolicyComparison("", "As stated", "Tuned", tuned.check, len(tuned.held_out)))
-    out.print(tuning_conclusion(tuned), soft_wrap=True)
+    out.print(tuning_conclusion_text(tuned), soft_wrap=True)
 
 
 def _tuned_data(tuned: "TuningResult") -> dict[str, Any]:

@@ -12,12 +12,12 @@ from typing import IO, TYPE_CHECKING, Any, Final, TextIO, cast
 import msgspec
 from typing_extensions import override
 
-from batchsched.api.core.quantity import format_count, format_quantity
+from batchsched.api.core.quantity import format_quantity, pluralize
 from batchsched.api.decision import Decision, refusal_text
 from batchsched.api.gang import gang_key_of_pod
 from batchsched.api.snapshot import Snapshot
 from batchsched.cli.options import OutputFormat
-from batchsched.cli.terminal import colors_enabled, is_utf8
+from batchsched.cli.terminal import colors_enabled, stdout_is_utf8
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -59,10 +59,13 @@ def print_data(data: Any, output: OutputFormat) -> None:
         import yaml
 
         text = yaml.dump(
-            msgspec.json.decode(encoded), Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=is_utf8()
+            msgspec.json.decode(encoded),
+            Dumper=yaml.CSafeDumper,
+            sort_keys=False,
+            allow_unicode=stdout_is_utf8(),
         )
         sys.stdout.write(text)
-    elif is_utf8():
+    elif stdout_is_utf8():
         sys.stdout.write(msgspec.json.format(encoded, indent=INDENT).decode() + "\n")
     else:
         sys.stdout.write(json.dumps(msgspec.json.decode(encoded), indent=INDENT) + "\n")
@@ -225,7 +228,7 @@ def format_resource_amounts(amounts: Mapping[str, int]) -> str:
     )
 
 
-def format_nodes_of_pods(pods: Iterable[tuple[str, str]], most: int = _MAX_NODES) -> str:
+def format_pod_counts_by_node(pods: Iterable[tuple[str, str]], most: int = _MAX_NODES) -> str:
     """Format (pod, node) pairs as the number of pods on each node, such as `n1 ×8, n2 ×4`."""
     counts = Counter(node for _, node in pods)
     shown = [node if count == 1 else f"{node} ×{count}" for node, count in list(counts.items())[:most]]
@@ -275,7 +278,7 @@ def placements_by_gang(decision: Decision, snapshot: Snapshot) -> dict[str, list
     return placed
 
 
-def preempting_gangs(decision: Decision) -> frozenset[str]:
+def refused_gangs_with_evictions(decision: Decision) -> frozenset[str]:
     """Return the refused gangs for which the decision evicts pods.
 
     These gangs can start after the evicted pods have terminated.
@@ -290,11 +293,11 @@ def _decision_rows(
     """Yield the rows of the table of a decision: name, result, reason and message."""
     gap = (NONE,) * len(_WIDE_TITLES) if wide else ()
     for group, pods in gangs.items():
-        nodes = format_nodes_of_pods(pods, len(pods) if wide else _MAX_NODES)
-        yield (group, "Placed", NONE, *gap, f"{format_count(len(pods), 'pod')}: {nodes}")
+        nodes = format_pod_counts_by_node(pods, len(pods) if wide else _MAX_NODES)
+        yield (group, "Placed", NONE, *gap, f"{pluralize(len(pods), 'pod')}: {nodes}")
     for entry in decision.waiting:
         yield (entry.pod_group, "Waiting", entry.plugin, *gap, f"held at Permit until {entry.until}")
-    preempting = preempting_gangs(decision)
+    preempting = refused_gangs_with_evictions(decision)
     for refusal in decision.refusals:
         result = "Preempting" if refusal.pod_group in preempting else "Refused"
         if wide:
@@ -337,16 +340,16 @@ def print_plugin_timings(timings: "Timings") -> None:
 
 
 def _summary(decision: Decision, gangs: int, nodes: int) -> str:
-    parts = [f"{gangs} placed ({format_count(len(decision.assignments), 'pod')})"]
+    parts = [f"{gangs} placed ({pluralize(len(decision.assignments), 'pod')})"]
     if decision.waiting:
         parts.append(f"{len(decision.waiting)} waiting")
-    preempting = preempting_gangs(decision)
+    preempting = refused_gangs_with_evictions(decision)
     if preempting:
         parts.append(f"{len(preempting)} starting after evictions")
     parts.append(f"{len(decision.refusals) - len(preempting)} refused")
     if decision.set_aside:
         parts.append(f"{len(decision.set_aside)} set aside")
-    return f"PodGroups: {', '.join(parts)}; {format_count(nodes, 'node')}"
+    return f"PodGroups: {', '.join(parts)}; {pluralize(nodes, 'node')}"
 
 
 def _account(session: "DecidedSession") -> str:

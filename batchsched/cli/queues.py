@@ -106,13 +106,13 @@ def queues(
     running scheduler. A full bar is the capacity of the cluster.
     """
     from batchsched.cli.live_cluster import LiveClusterOptions
-    from batchsched.cli.session import decide_live_session, decide_session
+    from batchsched.cli.session import decide_live_session, decide_session_over_files
     from batchsched.session.queue_report import report_queues
 
     name, files = _split_arguments(subject or [])
     if files:
         check_no_cluster_options(kubeconfig, context)
-        session = decide_session([Path(path) for path in files], config, profile, seed, now)
+        session = decide_session_over_files([Path(path) for path in files], config, profile, seed, now)
     else:
         session = decide_live_session(LiveClusterOptions(kubeconfig, context, config, profile), seed)
     view = report_queues(session.snapshot, session.profile, session.now)
@@ -214,7 +214,7 @@ def most_demanded_resource(view: "QueueTreeReport") -> str:
     return max(sorted(view.capacity), key=demand_ratio, default="cpu")
 
 
-def draw_bar(queue: "QueueReport", resource: str, capacity: int) -> str:
+def queue_usage_bar(queue: "QueueReport", resource: str, capacity: int) -> str:
     """Draw a text bar with the allocated, borrowed and pending amounts of a queue and its fair share."""
 
     def bar_length(amount: int) -> int:
@@ -248,7 +248,7 @@ def print_queues(
         rows.append(
             [
                 branch + queue.name,
-                draw_bar(queue, chosen, capacity),
+                queue_usage_bar(queue, chosen, capacity),
                 *_amount_cells(queue, chosen),
                 f"{queue.running}+{queue.waiting}",
                 _wait_cell(queue),

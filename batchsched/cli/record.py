@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from batchsched.cli.options import Config, Files, Now, ProfileName, Seed, check_replaceable
+from batchsched.cli.options import Config, Files, Now, ProfileName, Seed, check_replaces_only_dump_or_session
 
 if TYPE_CHECKING:
     from batchsched.cli.session import DecidedSession
@@ -27,7 +27,7 @@ def record(
             metavar="FILE",
             help="Path of the session file.",
             dir_okay=False,
-            callback=check_replaceable,
+            callback=check_replaces_only_dump_or_session,
         ),
     ] = Path("session.json.gz"),
     config: Config = None,
@@ -39,9 +39,9 @@ def record(
 
     The input is the snapshot, the profile, the time and the seed.
     """
-    from batchsched.cli.session import decide_session
+    from batchsched.cli.session import decide_session_over_files
 
-    session = decide_session(files, config, profile, seed, now)
+    session = decide_session_over_files(files, config, profile, seed, now)
     write_session(session, to)
     raise typer.Exit(session.exit_code)
 

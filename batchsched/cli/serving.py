@@ -12,16 +12,16 @@ from pathlib import Path
 import typer
 
 from batchsched.observability.http.access import StaticTokenAccess, read_token
-from batchsched.observability.http.results import ResultHandlers
+from batchsched.observability.http.results import LabResultHandlers
 from batchsched.observability.http.server import (
+    CertificateFiles,
     HttpServer,
-    KeyPair,
     tls_context_from_files,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class ResultsAddress:
+class ResultsServerOptions:
     """The address and port on which `lab serve` listens, with the files for access control and TLS.
 
     Args:
@@ -81,7 +81,7 @@ class ResultsAddress:
                 "--tls-cert-file and --tls-private-key-file go together; set both or none"
             )
         if self.certificate is not None and self.key is not None:
-            return tls_context_from_files(KeyPair(self.certificate, self.key))
+            return tls_context_from_files(CertificateFiles(self.certificate, self.key))
         if self.is_loopback:
             return None
         from batchsched.observability.http.self_signed_certificate import self_signed_tls_context
@@ -89,7 +89,7 @@ class ResultsAddress:
         return self_signed_tls_context(self.address, time.time())
 
 
-def serve(folder: Path, address: ResultsAddress) -> None:
+def serve(folder: Path, address: ResultsServerOptions) -> None:
     """Serve a folder of the lab's results over HTTP until Ctrl-C or SIGTERM.
 
     Raises:
@@ -101,11 +101,14 @@ def serve(folder: Path, address: ResultsAddress) -> None:
 
     pages = ResultPages(folder)
     pages.runs_html()  # fails now if the folder is wrong, instead of at the first request
-    asyncio.run(_serve(ResultHandlers(pages), guard, address, tls))
+    asyncio.run(_serve(LabResultHandlers(pages), guard, address, tls))
 
 
 async def _serve(
-    results: ResultHandlers, guard: StaticTokenAccess, address: ResultsAddress, tls: ssl.SSLContext | None
+    results: LabResultHandlers,
+    guard: StaticTokenAccess,
+    address: ResultsServerOptions,
+    tls: ssl.SSLContext | None,
 ) -> None:
     leave = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

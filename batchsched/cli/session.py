@@ -19,7 +19,7 @@ from typing_extensions import override
 from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
 from batchsched.cli import ExitCode
-from batchsched.cli.live_cluster import LiveClusterOptions, list_cluster_into_scheduler
+from batchsched.cli.live_cluster import LiveClusterOptions, create_scheduler_from_live_cluster
 from batchsched.cli.session_input import (
     name_configuration_in_errors,
     print_warnings,
@@ -31,7 +31,7 @@ from batchsched.config.schema import Profile
 from batchsched.manifests.reader import format_set_aside
 from batchsched.ports.external import Telemetry
 from batchsched.record.cluster_files import SessionSettings
-from batchsched.scheduler.cluster_reader import load_offline_cluster, read_cluster
+from batchsched.scheduler.cluster_reader import load_offline_cluster, read_snapshot_from_files
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -87,7 +87,7 @@ class DecidedSession:
             decision = explain_refusals(decided, budget, only, stopwatch)
         return replace(self, decision=decision)
 
-    def timed_decision(self) -> Decision:
+    def decision_with_durations(self) -> Decision:
         """Return the decision with the measured durations of the session and of its stages."""
         solver = msgspec.structs.replace(self.decision.solver, seconds=self.seconds, stages=dict(self.stages))
         return msgspec.structs.replace(self.decision, solver=solver)
@@ -98,7 +98,7 @@ class DecidedSession:
         return ExitCode.SET_ASIDE if self.decision.set_aside else ExitCode.OK
 
 
-def decide_session(
+def decide_session_over_files(
     files: Sequence[Path], config: Path | None, profile_name: str | None, seed: int, now: float | None
 ) -> DecidedSession:
     """Read a cluster from files and decide one session over it.
@@ -120,7 +120,7 @@ def decide_session(
             recorded.answers if settings.profile is recorded.profile and not cluster_files.manifests else None
         )
     with _without_garbage_collection(), closing(Stopwatch()) as stopwatch:
-        reading = read_cluster(cluster_files, settings, stopwatch)
+        reading = read_snapshot_from_files(cluster_files, settings, stopwatch)
         with name_configuration_in_errors(config, profile_name):
             session = _decide(reading.snapshot, settings, seed, stopwatch, answers)
     print_warnings([f"set aside: {format_set_aside(record)}" for record in session.decision.set_aside])
@@ -137,7 +137,7 @@ def decide_live_session(access: LiveClusterOptions, seed: int) -> DecidedSession
       InvalidInput: the configuration cannot be used.
     """
     profile = profile_for_command(access.config, access.profile)
-    service = asyncio.run(list_cluster_into_scheduler(access, profile))
+    service = asyncio.run(create_scheduler_from_live_cluster(access, profile))
     session = _decide_live(service, SessionSettings(profile, time.time()), seed)
     warn_of_ignored_policy(session.snapshot, profile, access.config)
     return session
@@ -162,7 +162,7 @@ def decide_what_if_sessions(
       CommandError: as `decide_live_session`, or the files contain nothing to schedule.
       InvalidInput: the configuration or an object cannot be used.
     """
-    from batchsched.scheduler.live_snapshot import WhatIfCluster
+    from batchsched.scheduler.what_if_cluster import WhatIfCluster
 
     decide: Callable[[], DecidedSession]
     if cluster:
@@ -172,7 +172,10 @@ def decide_what_if_sessions(
         decide = partial(_decide_offline, offline, seed)
     else:
         profile = profile_for_command(access.config, access.profile)
-        service, namespace = asyncio.run(list_cluster_into_scheduler(access, profile)), access.namespace
+        service, namespace = (
+            asyncio.run(create_scheduler_from_live_cluster(access, profile)),
+            access.namespace,
+        )
         settings = SessionSettings(profile, time.time() if now is None else now)
         decide = partial(_decide_live, service, settings, seed)
     before = decide()
@@ -180,12 +183,12 @@ def decide_what_if_sessions(
     supposed.add_files(files)
     print_warnings([f"warning: {line}" for line in supposed.warnings])
     warn_of_ignored_policy(before.snapshot, settings.profile, access.config)
-    return before, decide(), supposed.added_gangs()
+    return before, decide(), supposed.added_gang_keys()
 
 
 def _decide_live(service: "SchedulerApp", settings: SessionSettings, seed: int) -> DecidedSession:
     """Decide a session over the objects that were listed from a live cluster."""
-    from batchsched.scheduler.live_snapshot import snapshot_of_cluster
+    from batchsched.scheduler.what_if_cluster import snapshot_of_cluster
 
     with closing(Stopwatch()) as stopwatch:
         return _decide(snapshot_of_cluster(service), settings, seed, stopwatch)

@@ -11,7 +11,7 @@ import typer
 from batchsched.api.crd.validation import suggest_name
 from batchsched.api.snapshot import Snapshot
 from batchsched.cli.options import check_files_exist
-from batchsched.config.load import load_configuration, load_with_warnings
+from batchsched.config.load import load_configuration, load_configuration_with_warnings
 from batchsched.config.schema import BatchSchedulerConfiguration, PodGrouperSettings, Profile
 from batchsched.errors import InvalidInput
 from batchsched.record.cluster_files import ClusterFiles, SessionSettings, read_cluster_files
@@ -60,7 +60,7 @@ def name_configuration_in_errors(config: Path | None, profile_name: str | None) 
     except InvalidInput as error:
         if error.file or config is None:
             raise
-        profiles = load_with_warnings(config)[0].profiles
+        profiles = load_configuration_with_warnings(config)[0].profiles
         names = [profile.scheduler_name for profile in profiles]
         index = 0 if profile_name is None else names.index(profile_name)
         field = error.field.removeprefix("profiles[].")
@@ -81,7 +81,7 @@ def profile_for_command(config: Path | None, name: str | None) -> Profile:
       BadParameter: there is no profile of that name.
     """
     configuration, warnings = (
-        (BatchSchedulerConfiguration(), ()) if config is None else load_with_warnings(config)
+        (BatchSchedulerConfiguration(), ()) if config is None else load_configuration_with_warnings(config)
     )
     profiles = {profile.scheduler_name: profile for profile in configuration.profiles}
     if name is not None and name not in profiles:

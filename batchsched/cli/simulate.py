@@ -21,7 +21,7 @@ from batchsched.cli.options import (
     ProfileName,
     Seed,
     parse_time,
-    parse_value,
+    parse_yaml_value,
 )
 from batchsched.cli.simulation_options import (
     Backfill,
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from batchsched.lab.measures import RunOutcome
     from batchsched.lab.plan import PlannedRun
     from batchsched.lab.scenario import ClusterSpec, WorkloadSpec
-    from batchsched.lab.scenario_checks import ComparedProfile
+    from batchsched.lab.scenario_checks import ComparedPolicy
     from batchsched.simulator.workload import Workload
 
 HELP = "Run policies on a workload in virtual time."
@@ -207,12 +207,12 @@ def generate(
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Generate a machine-learning workload from a seed, and simulate it."""
-    from batchsched.lab.scenario import ClusterSpec, GeneratedSource, NodeFailureTimes
+    from batchsched.lab.scenario import ClusterSpec, GeneratedSource, NodeFailureSettings
     from batchsched.simulator.generator import zipf_queue_shares
 
     failures = None
     if hours_between_failures is not None:
-        failures = NodeFailureTimes(hours_between=hours_between_failures, hours_to_repair=hours_to_repair)
+        failures = NodeFailureSettings(hours_between=hours_between_failures, hours_to_repair=hours_to_repair)
     source = GeneratedSource(
         gangs=gangs, load=load, overestimate=overestimate, shares=dict(zipf_queue_shares(queues))
     )
@@ -248,13 +248,13 @@ def manifests(
     """
     from batchsched.cli.session_input import pod_grouper_settings, print_warnings
     from batchsched.record.cluster_files import SessionSettings, read_cluster_files
-    from batchsched.scheduler.cluster_reader import read_cluster
+    from batchsched.scheduler.cluster_reader import read_snapshot_from_files
     from batchsched.simulator.workload import workload_of_snapshot
 
     chosen = profile_for_simulation(config, profile)
     cluster_files = read_cluster_files(files)
     settings = SessionSettings(chosen, cluster_files.session_time(now), pod_grouper_settings(config))
-    reading = read_cluster(cluster_files, settings)
+    reading = read_snapshot_from_files(cluster_files, settings)
     print_warnings([f"warning: {warning}" for warning in reading.warnings])
     name = ", ".join(str(file) for file in files)
     prepared = workload_of_snapshot(reading.snapshot, settings.now, runtime, name)
@@ -339,7 +339,7 @@ class SimulationPlan:
         from batchsched.lab.scenario import ClusterSpec
         from batchsched.lab.scenario_checks import indistinct_policy_warnings
 
-        profiles = profiles_of_policies(self.policies, self.base, self.changes)
+        profiles = parse_compared_policies(self.policies, self.base, self.changes)
         if self.policies:
             _check_policies(profiles)
         print_warnings([f"warning: {line}" for line in indistinct_policy_warnings(profiles)])
@@ -393,9 +393,9 @@ def _outcome(run: "PlannedRun", drawn: str | None) -> "RunOutcome":
     return outcome if run.workload.name == drawn else outcome.without_detail()
 
 
-def profiles_of_policies(
+def parse_compared_policies(
     policies: Sequence[str], base: Profile, changes: Mapping[str, Any]
-) -> "tuple[ComparedProfile, ...]":
+) -> "tuple[ComparedPolicy, ...]":
     """Return the profile to simulate for each policy that the command line names.
 
     Args:
@@ -406,7 +406,7 @@ def profiles_of_policies(
     Raises:
       BadParameter: an argument does not have the form NAME=VALUE.
     """
-    from batchsched.lab.scenario_checks import ComparedProfile
+    from batchsched.lab.scenario_checks import ComparedPolicy
 
     made = []
     for text in policies or [base.policy.name]:
@@ -417,11 +417,11 @@ def profiles_of_policies(
             if not arguments and name == base.policy.name
             else PolicySettings(name=name, args=args)
         )
-        made.append(ComparedProfile(text, base.model_copy(update={**changes, "policy": policy})))
+        made.append(ComparedPolicy(text, base.model_copy(update={**changes, "policy": policy})))
     return tuple(made)
 
 
-def _check_policies(profiles: "Sequence[ComparedProfile]") -> None:
+def _check_policies(profiles: "Sequence[ComparedPolicy]") -> None:
     """Check that the policies exist and accept their arguments.
 
     Raises:
@@ -441,7 +441,7 @@ def _argument(text: str) -> tuple[str, Any]:
         raise typer.BadParameter(
             f"{text!r} is not an argument of a policy; expected NAME=VALUE", param_hint="--policy"
         )
-    return name.strip(), parse_value(value, "--policy")
+    return name.strip(), parse_yaml_value(value, "--policy")
 
 
 def profile_for_simulation(config: Path | None, name: str | None) -> Profile:

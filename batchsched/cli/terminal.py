@@ -50,7 +50,7 @@ class ColorChoice(StrEnum):
 _color: ContextVar[ColorChoice] = ContextVar("color", default=ColorChoice.AUTO)
 
 
-def remove_color_option(arguments: Iterable[str]) -> tuple[list[str], ColorChoice]:
+def extract_color_option(arguments: Iterable[str]) -> tuple[list[str], ColorChoice]:
     """Remove `--color WHEN` from the arguments of a command line, wherever it is, and return its value.
 
     Arguments after `--` are not options.
@@ -92,12 +92,12 @@ def colors_enabled() -> bool:
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and sys.stdout.isatty()
 
 
-def is_utf8() -> bool:
+def stdout_is_utf8() -> bool:
     """Return whether standard output uses UTF-8, so that it can represent every character."""
     return (sys.stdout.encoding or "").lower().replace("-", "").replace("_", "") in ("utf8", "utf8sig")
 
 
-def prepare_streams() -> None:
+def make_output_replace_unencodable_characters() -> None:
     """Set up standard output and standard error to replace characters that their encoding lacks.
 
     Similar ASCII characters replace them.

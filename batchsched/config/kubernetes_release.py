@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from batchsched.api.core.requests import ResizedRequestRule
+from batchsched.api.core.requests import InPlaceResizeRequestRule
 
 KubernetesVersion = Literal["1.36", "1.37"]
 
@@ -64,7 +64,7 @@ class KubernetesRelease:
     storage_scores: tuple[tuple[int, int], ...] = ()
     reports_no_claims: bool = True
     reports_nomination: bool = False
-    resized_request_rule: ResizedRequestRule = ResizedRequestRule.BY_CONTAINER
+    resized_request_rule: InPlaceResizeRequestRule = InPlaceResizeRequestRule.BY_CONTAINER
     devices: DeviceRules = DeviceRules()
 
     def sort_plugins(self, names: Iterable[str]) -> tuple[str, ...]:
@@ -89,7 +89,7 @@ RELEASES: Final[dict[KubernetesVersion, KubernetesRelease]] = {
         storage_scores=((0, 10), (100, 0)),
         reports_no_claims=False,
         reports_nomination=True,
-        resized_request_rule=ResizedRequestRule.BY_POD,
+        resized_request_rule=InPlaceResizeRequestRule.BY_POD,
         devices=DeviceRules(
             counters_by_pool_name=False,
             counter_slices_reach_all_nodes=False,

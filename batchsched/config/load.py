@@ -18,12 +18,14 @@ def load_configuration(source: Path | str) -> BatchSchedulerConfiguration:
     """Load the scheduler configuration from a file or from text, and discard warnings about its fields.
 
     Raises:
-      InvalidInput: as `load_with_warnings`.
+      InvalidInput: as `load_configuration_with_warnings`.
     """
-    return load_with_warnings(source)[0]
+    return load_configuration_with_warnings(source)[0]
 
 
-def load_with_warnings(source: Path | str) -> tuple[BatchSchedulerConfiguration, tuple[str, ...]]:
+def load_configuration_with_warnings(
+    source: Path | str,
+) -> tuple[BatchSchedulerConfiguration, tuple[str, ...]]:
     """Load a configuration of batchsched or kube-scheduler, and return it with warnings about its fields.
 
     Args:

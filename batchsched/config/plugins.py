@@ -177,11 +177,11 @@ class Plugins(NullTolerantModel):
 
     @model_validator(mode="after")
     def _check_enabled_once(self) -> Self:
-        for place, names in self.list_enabled_plugins():
+        for place, names in self.enabled_plugin_lists_with_paths():
             check_unique(names, place, "; keep one of them")
         return self
 
-    def list_enabled_plugins(self) -> tuple[tuple[str, list[str]], ...]:
+    def enabled_plugin_lists_with_paths(self) -> tuple[tuple[str, list[str]], ...]:
         """Return each list of enabled plugins, as its field path below `plugins` and its plugin names."""
         places: list[tuple[str, list[str]]] = [("enabled", [plugin.name for plugin in self.enabled])]
         for name, field in type(self).model_fields.items():
@@ -190,13 +190,13 @@ class Plugins(NullTolerantModel):
                 places.append((f"{field.alias}.enabled", [plugin.name for plugin in plugin_set.enabled]))
         return tuple(places)
 
-    def list_named_plugins_with_paths(self) -> tuple[tuple[str, str], ...]:
+    def enabled_and_disabled_plugins_with_paths(self) -> tuple[tuple[str, str], ...]:
         """Return each plugin that is enabled or disabled, as its field path below `plugins` and its name.
 
         The name `*`, which means all plugins, is left out.
         """
         named = [(field_path(("disabled", index)), name) for index, name in enumerate(self.disabled)]
-        for place, names in self.list_enabled_plugins():
+        for place, names in self.enabled_plugin_lists_with_paths():
             named += [(f"{place}[{index}].name", name) for index, name in enumerate(names)]
         for name, field in type(self).model_fields.items():
             plugin_set = getattr(self, name)

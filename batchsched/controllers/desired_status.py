@@ -99,7 +99,7 @@ class QueueStatusInput:
     fair_share: Mapping[str, int] | None = None
 
 
-def observed_phase(minimum: int, counts: GangStatusInput, record: GangStatusRecord) -> GangPhase:
+def phase_from_pods_and_permit(minimum: int, counts: GangStatusInput, record: GangStatusRecord) -> GangPhase:
     """Return the phase of a gang according to the states of its pods and to whether it waits at Permit.
 
     The previous phase of the gang has no influence.
@@ -126,7 +126,7 @@ def next_phase(
     """
     if before in TERMINAL_PHASES:
         return before
-    shown = observed_phase(minimum, counts, record)
+    shown = phase_from_pods_and_permit(minimum, counts, record)
     phase_changes_between(before, shown)
     return shown
 
@@ -208,7 +208,7 @@ def _scheduled(
     return False, "Pending", CONDITION_REASONS["Pending"][1]
 
 
-def desired_upstream_condition(
+def desired_kubernetes_group_condition(
     group: PodGroup,
     kind: str,
     counts: GangStatusInput,
@@ -231,7 +231,7 @@ def desired_upstream_condition(
       before: The conditions that it has.
       now: Seconds since 1970.
     """
-    gang_phase = observed_phase(group.effective_min_member, counts, record)
+    gang_phase = phase_from_pods_and_permit(group.effective_min_member, counts, record)
     true, reason, message = _scheduled(group, gang_phase, counts, record)
     present = next((condition for condition in before if condition["type"] == kind), {})
     if not true and (record.refusal is None or present.get("status") == "True"):

@@ -12,7 +12,7 @@ from typing import Final
 
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision, Eviction
-from batchsched.api.gang import gang_key_of_pod, possible_gang_identities
+from batchsched.api.gang import gang_key_of_pod, identities_of_gang_key
 from batchsched.errors import ApiError, BatchschedError
 from batchsched.kube.connection import POD_RESOURCE
 from batchsched.kube.writer import Writer
@@ -169,9 +169,9 @@ class Evictor:
         pods = [
             pod
             for key in sorted(gangs)
-            for identity in possible_gang_identities(key)
+            for identity in identities_of_gang_key(key)
             if (gang := self._cache.gangs.get(identity)) is not None
-            for pod in gang.schedulable_pods()
+            for pod in gang.nonterminating_pending_pods()
         ]
         await asyncio.gather(*(self._nominate(pod, "") for pod in pods if pod.status.nominated_node_name))
         return [pod.key for pod in pods]

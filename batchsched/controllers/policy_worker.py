@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final
 
 from batchsched.controllers.event_recorder import PendingEvent, object_reference
-from batchsched.controllers.paced_worker import PacedWorker, start_thread
+from batchsched.controllers.periodic_worker import PeriodicWorker, run_in_daemon_thread
 from batchsched.controllers.scheduler_names import (
     SCHEDULER_NAME_LEASE_NAMESPACE,
     lease_name_of_scheduler_name,
@@ -79,7 +79,7 @@ class PolicyWorker:
         self._clock = clock
         self._profile_schedulers = profile_schedulers
         self._callbacks = callbacks
-        self._worker = PacedWorker("forecasts", CHECK_SECONDS, clock, self.run_once)
+        self._worker = PeriodicWorker("forecasts", CHECK_SECONDS, clock, self.run_once)
 
     def start(self) -> None:
         """Start the background task that runs the forecasts of the policy `auto`."""
@@ -107,11 +107,11 @@ class PolicyWorker:
         pacer = _Pacer(chooser.args.cpu_share, lambda: self._worker.is_stopped)
         try:
             work = partial(_forecast_in_thread, chooser, frozen, pacer)
-            forecasts = await asyncio.wrap_future(start_thread("forecast", work))
+            forecasts = await asyncio.wrap_future(run_in_daemon_thread("forecast", work))
         except StoppedForecastError:
             return
-        choice = chooser.conclude_forecast(forecasts, self._clock.now())
-        if choice.is_change:
+        choice = chooser.choose_gang_order(forecasts, self._clock.now())
+        if choice.changes_gang_order:
             _LOG.info("policy auto of profile %s: %s", profile, choice.reason)
         for callback in self._callbacks:
             callback(ForecastOutcome(profile, choice, pacer.spent))

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 
 from batchsched.api.core.quantity import format_quantity
 from batchsched.api.core.requests import pod_requests
-from batchsched.controllers.queue_positions import (
+from batchsched.controllers.queue_status_inputs import (
     all_queues_by_name,
+    current_queue_table,
     queue_tree_and_misplaced_queues,
-    resources_and_queue_table,
 )
 from batchsched.queues.entitlements import effective_guarantees
 from batchsched.queues.tree import QueueTree
@@ -18,7 +18,7 @@ from batchsched.state.podgroup_state import GangPods
 from batchsched.state.queue_usage import POD_COUNT
 
 
-def protection_limits_by_gang(state: ClusterState, now: float) -> Mapping[str, tuple[str, str]]:
+def protection_limited_reasons_by_gang(state: ClusterState, now: float) -> Mapping[str, tuple[str, str]]:
     """Return the reason and message of the condition `ProtectionLimited` for each PodGroup that gets it.
 
     These are the running PodGroups that may be evicted in spite of their protection. The key is `namespace/name`.
@@ -59,7 +59,7 @@ def _above_guarantees(
     """Return why the protected gangs of a queue may be evicted, for queues that exceed their guarantee by them."""
     if not any(queue.spec.guarantee for queue in tree.queues.values()):
         return {}  # no queue can claim a guarantee
-    resources, table = resources_and_queue_table(state, tree)
+    resources, table = current_queue_table(state, tree)
     guarantees = effective_guarantees(table)
     limited: dict[str, tuple[str, str]] = {}
     for name, gangs in protected.items():

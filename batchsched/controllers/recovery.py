@@ -25,18 +25,18 @@ import msgspec
 
 from batchsched.api.core.device import ResourceClaim
 from batchsched.api.core.metadata import parse_timestamp
-from batchsched.api.core.pod import POD_GROUP_LABEL, Pod, extended_claim_name
+from batchsched.api.core.pod import POD_GROUP_LABEL, Pod, extended_resource_claim_name
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.decision import Decision
 from batchsched.api.external.kubernetes import COMPOSITE_CONDITION, UPSTREAM_CONDITIONS
-from batchsched.api.external.pod_group import external_api_version_and_uid, is_external
-from batchsched.api.gang import is_single_pod, possible_gang_identities
+from batchsched.api.external.pod_group import external_api_version_and_uid, is_converted_from_external
+from batchsched.api.gang import identities_of_gang_key, is_single_pod
 from batchsched.controllers.evictor import Evicted, do_nothing_on_eviction
 from batchsched.errors import ApiError, BatchschedError
-from batchsched.kube.claim_writer import ClaimWriter
+from batchsched.kube.claim_writer import ResourceClaimWriter
 from batchsched.kube.connection import POD_RESOURCE, Connection
 from batchsched.kube.writer import Writer
-from batchsched.ports.claims import ClaimRelease, ExtendedClaimRelease
+from batchsched.ports.claims import ExtendedResourceClaimRelease, ResourceClaimRelease
 from batchsched.state.cluster_state import POD_GROUPS, PODS, AssumedPod, ClusterState
 from batchsched.state.podgroup_state import GangPods, count_missing_pods
 
@@ -157,7 +157,7 @@ class StaleGangController:
 
     def _was_whole(self, gang: GangPods, group: PodGroup) -> bool:
         """Whether a gang had its minimum once. A PodGroup of Kubernetes has a condition that stays True."""
-        if gang.was_whole or not is_external(group):
+        if gang.was_whole or not is_converted_from_external(group):
             return gang.was_whole
         is_tree = bool(self._cache.group_trees.groups_of_tree(group.key))
         condition = (
@@ -312,7 +312,9 @@ class RefusedGangClaimController:
       is_binding: returns whether pods of a gang are being bound.
     """
 
-    def __init__(self, cache: ClusterState, writer: ClaimWriter, is_binding: Callable[[str], bool]) -> None:
+    def __init__(
+        self, cache: ClusterState, writer: ResourceClaimWriter, is_binding: Callable[[str], bool]
+    ) -> None:
         self._cache = cache
         self._writer = writer
         self._is_binding = is_binding
@@ -323,7 +325,7 @@ class RefusedGangClaimController:
         if not self._cache.count_objects(CLAIMS):
             return
         for refusal in decision.refusals:
-            for identity in possible_gang_identities(refusal.pod_group):
+            for identity in identities_of_gang_key(refusal.pod_group):
                 gang = self._cache.gangs.get(identity)
                 if gang is not None and gang.pending and not self._is_binding(identity):
                     self._release_claims(identity, tuple(gang.pending.values()))
@@ -337,13 +339,13 @@ class RefusedGangClaimController:
         pending = frozenset(pod.metadata.uid for pod in pods)
         for claim in self._held_claims(pods):
             if _extended_claim_owner(claim) in pending:
-                deletion = ExtendedClaimRelease(
+                deletion = ExtendedResourceClaimRelease(
                     claim.metadata.namespace, claim.name, _extended_claim_owner(claim)
                 )
                 self._start(claim, self._writer.delete_extended_claim(deletion, has_no_binding_in_flight))
                 continue
             consumers = frozenset(consumer.uid for consumer in claim.status.reserved_for or ())
-            release = ClaimRelease(
+            release = ResourceClaimRelease(
                 namespace=claim.metadata.namespace,
                 claim=claim.name,
                 uid=claim.metadata.uid,
@@ -390,10 +392,10 @@ def _is_held_by(claim: ResourceClaim, consumers: frozenset[str], pending: frozen
 
 def _claim_keys(pod: Pod) -> Iterator[str]:
     """Yield the `namespace/name` of the claims that a pod uses, or that were created for its extended resources."""
-    return iter((*pod.resource_claim_keys, f"{pod.namespace}/{extended_claim_name(pod)}"))
+    return iter((*pod.resource_claim_keys, f"{pod.namespace}/{extended_resource_claim_name(pod)}"))
 
 
 def _extended_claim_owner(claim: ResourceClaim) -> str:
     """Return the UID of the pod for which a claim for extended resources was created, "" for other claims."""
-    pod = claim.extended_resource_pod
+    pod = claim.extended_resource_pod_name_and_uid
     return pod[1] if pod is not None else ""

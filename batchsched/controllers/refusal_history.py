@@ -59,7 +59,7 @@ class GangStatusRecord:
     keep_seconds: float = KEEP_SECONDS
 
     @property
-    def pod_reason(self) -> str:
+    def pod_scheduled_condition_reason(self) -> str:
         """The reason in the condition `PodScheduled` of the gang's pods; "" if the gang was not refused.
 
         It is `Unschedulable` only if new nodes may help; otherwise autoscalers would add nodes without effect.
@@ -69,7 +69,7 @@ class GangStatusRecord:
         helped = self.refusal.reason == SURPLUS or new_nodes_may_help(self.refusal)
         return UNSCHEDULABLE if helped else self.refusal.reason
 
-    def may_be_published(self, now: float) -> bool:
+    def may_publish_newest_refusal(self, now: float) -> bool:
         """Return whether the newest refusal of the gang may be published now, in place of the one published before."""
         if self.latest is None or self.latest == self.refusal:
             return False
@@ -185,7 +185,7 @@ class RefusalHistory:
         return self._publish(self._records, nodes, now)
 
     def _publish(self, keys: Collection[str], nodes: int, now: float) -> set[str]:
-        due = {key for key in keys if self._records[key].may_be_published(now)}
+        due = {key for key in keys if self._records[key].may_publish_newest_refusal(now)}
         for key in due:
             self._records[key].publish(nodes, now)
         return due

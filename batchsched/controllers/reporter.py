@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision, refusal_text
-from batchsched.api.external.pod_group import is_external
+from batchsched.api.external.pod_group import is_converted_from_external
 from batchsched.api.gang import gang_key
 from batchsched.config.schema import Profile
 from batchsched.controllers.event_recorder import (
@@ -18,7 +18,7 @@ from batchsched.controllers.event_recorder import (
     WriteDelay,
     object_reference,
 )
-from batchsched.controllers.queue_positions import RemainingQueueLimits
+from batchsched.controllers.queue_status_inputs import RemainingQueueLimits
 from batchsched.controllers.refusal_history import SURPLUS_REASONS, RefusalHistory
 from batchsched.controllers.scheduler_names import SchedulerNameLeases
 from batchsched.controllers.set_aside_events import SetAsideEventReporter
@@ -142,7 +142,7 @@ class Reporter:
             self._cache.count_objects("nodes"),
             self._clock.now(),
         )
-        self.status.enqueue_gangs(changed)
+        self.status.request_status_updates(changed)
         for key, entity in present.items():
             self._refused(key, entity.pods.values())
 
@@ -174,7 +174,11 @@ class Reporter:
                 target, note = _pod_reference(pod), last_refusal.message
                 self.recorder.record_series(PendingEvent(target, FAILED, "Scheduling", note, warning=True))
         group = self._cache.get(POD_GROUPS, key)
-        if group is not None and not is_external(group) and refusal.reason not in SURPLUS_REASONS:
+        if (
+            group is not None
+            and not is_converted_from_external(group)
+            and refusal.reason not in SURPLUS_REASONS
+        ):
             target = object_reference(POD_GROUP_RESOURCE, group.namespace, group.name, group.metadata.uid)
             note = f"{refusal.reason}: {refusal_text(refusal)}"
             self.recorder.record_series(PendingEvent(target, "GangRefused", "Scheduling", note, warning=True))
@@ -196,7 +200,7 @@ class Reporter:
 
     def _report(self, changed: Iterable[str]) -> None:
         """Write the status and the Events of gangs with a new message."""
-        self.status.enqueue_gangs(changed)
+        self.status.request_status_updates(changed)
         for key in changed:
             pods = (self._cache.get(PODS, pod) for pod in self.status.pending_pod_keys(key))
             self._refused(key, [pod for pod in pods if pod is not None and not pod.node])

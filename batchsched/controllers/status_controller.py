@@ -16,14 +16,14 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.crd.base import API_VERSION
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.external.kubernetes import UPSTREAM_CONDITIONS
-from batchsched.api.external.pod_group import external_api_version_and_uid, is_external
-from batchsched.api.gang import gang_key, gang_key_of_pod, possible_gang_identities
+from batchsched.api.external.pod_group import external_api_version_and_uid, is_converted_from_external
+from batchsched.api.gang import gang_key, gang_key_of_pod, identities_of_gang_key
 from batchsched.api.priority import PriorityTable
 from batchsched.config.schema import Profile
 from batchsched.controllers import desired_status as status
 from batchsched.controllers.event_recorder import EventRecorder, PendingEvent, WriteDelay, object_reference
-from batchsched.controllers.protection_limits import protection_limits_by_gang
-from batchsched.controllers.queue_positions import queue_positions, queue_status_inputs
+from batchsched.controllers.protection_limits import protection_limited_reasons_by_gang
+from batchsched.controllers.queue_status_inputs import queue_positions, queue_status_inputs
 from batchsched.controllers.refusal_history import RefusalHistory
 from batchsched.controllers.workload_status import changed_conditions
 from batchsched.errors import ApiError, BatchschedError, IllegalStateChange, Unreachable
@@ -103,7 +103,7 @@ class StatusController:
         """Objects for which a failure was logged, as long as they exist."""
         self._positions_generation = -1
 
-    def enqueue_gangs(self, keys: Iterable[str]) -> None:
+    def request_status_updates(self, keys: Iterable[str]) -> None:
         """Request status updates of PodGroups, and of the pending pods of those that were refused."""
         for key in keys:
             if self._cache.get(POD_GROUPS, key) is not None:
@@ -116,8 +116,8 @@ class StatusController:
 
         `key` is the `namespace/name` of the PodGroup, or of the pod if the gang is a pod without a PodGroup.
         """
-        gangs = (self._cache.gangs.get(identity) for identity in possible_gang_identities(key))
-        return [pod.key for gang in gangs if gang is not None for pod in gang.schedulable_pods()]
+        gangs = (self._cache.gangs.get(identity) for identity in identities_of_gang_key(key))
+        return [pod.key for gang in gangs if gang is not None for pod in gang.nonterminating_pending_pods()]
 
     async def run(self) -> None:
         """Write the status of changed objects periodically until the task is cancelled."""
@@ -143,7 +143,7 @@ class StatusController:
         If no pod of the gang is pending, one bound or assumed pod is enough.
         """
         gang = self._cache.gangs.get(identity)
-        return gang is not None and bool(gang.placed_pods()) and not gang.has_pending_pods_below_minimum
+        return gang is not None and bool(gang.placed_pods()) and not gang.has_pending_pods_and_lacks_minimum
 
     async def run_once(self) -> None:
         """Queue changed PodGroups and Queues, and write the status of up to 100 queued objects."""
@@ -161,7 +161,9 @@ class StatusController:
             await asyncio.gather(*(send_change(change) for change in self._next_changes()))
 
     def _queue_changes(self) -> None:
-        self.enqueue_gangs({gang_key(identity) for identity in self._changed_gangs.read_changed_gangs()})
+        self.request_status_updates(
+            {gang_key(identity) for identity in self._changed_gangs.read_changed_gangs()}
+        )
         self._queue_foreign_statuses()
         monotonic = self._clock.monotonic()
         if (
@@ -177,7 +179,7 @@ class StatusController:
 
     def _queue_foreign_statuses(self) -> None:
         """Queue the objects with a status that another client changed after this controller wrote it."""
-        for field, key in self._cache.take_keys_of_changed_statuses():
+        for field, key in self._cache.read_custom_resources_with_changed_status():
             place = ((field, key), _uid(self._cache.get(field, key)))
             # An older version is that of an earlier write: the watch has not shown the last one yet.
             if self._cache.resource_version(field, key) > self._written_versions.get(place, 0) > 0:
@@ -187,14 +189,16 @@ class StatusController:
     def _update_positions(self) -> None:
         before = self._positions
         self._positions = queue_positions(self._cache, self.profile, self._clock.now())
-        self.enqueue_gangs(key for key, position in self._positions.items() if before.get(key) != position)
+        self.request_status_updates(
+            key for key, position in self._positions.items() if before.get(key) != position
+        )
 
     def _update_protections(self) -> None:
         before, self._protections = (
             self._protections,
-            protection_limits_by_gang(self._cache, self._clock.now()),
+            protection_limited_reasons_by_gang(self._cache, self._clock.now()),
         )
-        self.enqueue_gangs(
+        self.request_status_updates(
             key for key in {*before, *self._protections} if before.get(key) != self._protections.get(key)
         )
 
@@ -207,7 +211,7 @@ class StatusController:
             self._overwritten.discard(place)
         self._failed = {key for key in self._failed if self._cache.get(*key) is not None}
         for key in self._refusals.gang_keys():
-            gangs = (self._cache.gangs.get(identity) for identity in possible_gang_identities(key))
+            gangs = (self._cache.gangs.get(identity) for identity in identities_of_gang_key(key))
             if not any(gang is not None and gang.has_unfinished_pods for gang in gangs):
                 self._refusals.forget_gang(key)
 
@@ -244,7 +248,7 @@ class StatusController:
             yield change
 
     def _tree(self, group: PodGroup, now: float) -> "Iterator[StatusChange]":
-        if not is_external(group):
+        if not is_converted_from_external(group):
             return
         key = (POD_GROUPS, group.key)
         numbers, record = self._numbers(group.key), self._refusals.status_record_of(group.key)
@@ -274,7 +278,7 @@ class StatusController:
             held = self._allocations.get(key) or status.QueueStatusInput({})
             desired = status.desired_queue_status(checked_object, held, before, now)
             return self._change(place, OUR_QUEUES, present, desired)
-        if is_external(checked_object):
+        if is_converted_from_external(checked_object):
             return self._upstream(place, checked_object, before, now)
         if not checked_object.metadata.uid:  # it does not exist in the API server
             return None
@@ -312,7 +316,7 @@ class StatusController:
         if kind is None:
             return None
         key = place[0][1]
-        desired = status.desired_upstream_condition(
+        desired = status.desired_kubernetes_group_condition(
             group, kind, self._numbers(key), self._refusals.status_record_of(key), before, now
         )
         resource = ApiResource(version, "podgroups", "PodGroup", namespaced=True)
@@ -323,7 +327,7 @@ class StatusController:
         succeeded, failed = gang.count_succeeded_and_failed_pods()
         placed = gang.placed_pods()
         return status.GangStatusInput(
-            pending=len(gang.schedulable_pods()),
+            pending=len(gang.nonterminating_pending_pods()),
             placed=len(placed),
             bound=sum(pod.key not in gang.assumed for pod in placed),
             running=sum(pod.status.phase == RUNNING for pod in placed),
@@ -356,7 +360,7 @@ class StatusController:
 
     def _pod(self, place: ObjectWithUid, pod: Pod, now: float) -> "StatusChange | None":
         record = self._refusals.status_record_of(gang_key_of_pod(pod))
-        condition = record.pod_reason, record.message
+        condition = record.pod_scheduled_condition_reason, record.message
         if not record.message or pod.node or pod.terminating or self._written.get(place) == condition:
             return None
         if pod.spec.scheduling_gates:  # the API server writes this condition itself
@@ -459,6 +463,6 @@ def _uid(checked_object: Any) -> str:
     uid: str = checked_object.metadata.uid
     return (
         external_api_version_and_uid(checked_object)[1]
-        if isinstance(checked_object, PodGroup) and is_external(checked_object)
+        if isinstance(checked_object, PodGroup) and is_converted_from_external(checked_object)
         else uid
     )

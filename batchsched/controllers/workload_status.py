@@ -17,13 +17,13 @@ from batchsched.api.core.pod import SUB_GROUP_LABEL, Pod
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.external.group_tree import TreeGroup
 from batchsched.api.external.kubernetes import COMPOSITE_CONDITION, DISRUPTION_TARGET, UPSTREAM_CONDITIONS
-from batchsched.api.external.pod_group import external_api_version_and_uid, is_external
+from batchsched.api.external.pod_group import external_api_version_and_uid, is_converted_from_external
 from batchsched.api.gang import gang_identity
 from batchsched.controllers.desired_status import (
     Conditions,
     GangStatusInput,
     Json,
-    desired_upstream_condition,
+    desired_kubernetes_group_condition,
 )
 from batchsched.controllers.recovery import REASON as ROLLED_BACK
 from batchsched.controllers.refusal_history import GangStatusRecord
@@ -69,7 +69,7 @@ def has_minimum_placed(group: TreeGroup, placed: Mapping[str, int], children: Ch
 
 
 @dataclass(frozen=True, slots=True)
-class GangTreeState:
+class GangTreeStatusInput:
     """The values from which the conditions of the PodGroups and CompositePodGroups of one gang are computed.
 
     Args:
@@ -93,7 +93,7 @@ class GangTreeState:
         """
         if self.counts.was_whole and not has_minimum_placed(group, self.placed, children):
             return None
-        desired = desired_upstream_condition(
+        desired = desired_kubernetes_group_condition(
             self.gang, scheduled_condition_type(group), self.counts, self.record, before, self.now
         )
         if desired is not None and group.metadata.generation:
@@ -136,7 +136,7 @@ def changed_conditions(
     """
     trees = cache.group_trees
     placed = count_placed_by_subgroup(cache.gangs.get(gang.key) or GangPods(gang.key))
-    tree = GangTreeState(gang, counts, placed, record, now)
+    tree = GangTreeStatusInput(gang, counts, placed, record, now)
     for group in trees.groups_of_tree(gang.key):
         uid = group.metadata.uid
         condition = tree.condition_to_write(group, written(uid) or group.conditions, trees.child_groups)
@@ -193,7 +193,7 @@ class GroupDisruptionWriter:
             return
         identity = gang_identity(pod)
         gang = self._cache.gangs.get(identity)
-        if gang is None or gang.group is None or not is_external(gang.group):
+        if gang is None or gang.group is None or not is_converted_from_external(gang.group):
             return
         for ended in [known for known in self._evicted if self._cache.gangs.get(known) is None]:
             del self._evicted[ended], self._last_eviction[ended]

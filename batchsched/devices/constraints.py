@@ -38,7 +38,7 @@ class AttributeConstraint:
         """Return whether the constraint allows a further device for a request, and if so, record the device."""
         if not self._concerns(request):
             return True
-        value = attribute_value(device, self._attribute)
+        value = attribute_type_and_value(device, self._attribute)
         if value is None:
             return False
         if self._distinct:
@@ -60,7 +60,7 @@ class AttributeConstraint:
         return (request.parent or request.name) in self._requests or request.qualified_name in self._requests
 
 
-class LastDistinctConstraint(AttributeConstraint):
+class DistinctFromLastDevicesConstraint(AttributeConstraint):
     """A `distinctAttribute` constraint that compares a device only with the last device of each request.
 
     Kubernetes 1.36 checks the constraint in this way. If a device is removed, no value of its request is compared any
@@ -77,7 +77,7 @@ class LastDistinctConstraint(AttributeConstraint):
     def add_if_allowed(self, request: ResolvedDeviceRequest, device: PoolDevice) -> bool:
         if not self._concerns(request):
             return True
-        value = attribute_value(device, self._attribute)
+        value = attribute_type_and_value(device, self._attribute)
         if value is None or value in self._last_by_request.values():
             return False
         self._last_by_request[request.parent or request.name] = value
@@ -89,7 +89,7 @@ class LastDistinctConstraint(AttributeConstraint):
             self._last_by_request.pop(request.parent or request.name, None)
 
 
-def attribute_value(device: PoolDevice, name: str) -> AttributeValue | None:
+def attribute_type_and_value(device: PoolDevice, name: str) -> AttributeValue | None:
     """Return the type and value of a device attribute; None if the device lacks the attribute.
 
     `name` is the fully qualified name of the attribute.
@@ -121,7 +121,7 @@ def attribute_constraints(
             )
         requests, is_distinct = constraint.requests or (), constraint.match_attribute is None
         if is_distinct and rules.compares_last_values:
-            result.append(LastDistinctConstraint(attribute, requests))
+            result.append(DistinctFromLastDevicesConstraint(attribute, requests))
         else:
             result.append(AttributeConstraint(attribute, requests, distinct=is_distinct))
     return tuple(result)

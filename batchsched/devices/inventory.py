@@ -197,7 +197,7 @@ class DeviceInventory:
         return not self._keep_alive
 
     @property
-    def has_shared_slices(self) -> bool:
+    def has_slices_of_several_nodes(self) -> bool:
         """True if the snapshot has a ResourceSlice that is not restricted to a single node."""
         return bool(self._shared)
 
@@ -213,7 +213,7 @@ class DeviceInventory:
             ):
                 yield key, name
 
-    def slices_if_each_is_whole_pool(self, node: Node) -> Sequence[ResourceSlice] | None:
+    def slices_if_complete_pools_without_counters(self, node: Node) -> Sequence[ResourceSlice] | None:
         """Return the ResourceSlices of a node; None if they are not all complete pools without counters.
 
         Most nodes have only such pools, and then the slices alone determine which devices the node can access.
@@ -276,7 +276,7 @@ class DeviceInventory:
         return cached[1]
 
     def _gather(self, node: Node) -> tuple[DevicePool, ...]:
-        simple = self.slices_if_each_is_whole_pool(node)
+        simple = self.slices_if_complete_pools_without_counters(node)
         if simple is not None and len(simple) == 1:
             # The only slice of its pool, which serves this node only: nothing else has to be compared or checked.
             return (DevicePool(pool_key(simple[0]), (self.devices_of_slice(simple[0]),)),)

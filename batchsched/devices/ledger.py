@@ -23,7 +23,7 @@ from batchsched.api.core.device import (
 )
 from batchsched.api.core.pod import Pod
 from batchsched.api.core.quantity import parse_quantity
-from batchsched.api.pod_devices import ClaimAllocation, PodDevices, ReservedPodDevices
+from batchsched.api.pod_devices import PodDevices, PodDevicesFromEarlierSession, ReservedClaimDevices
 from batchsched.errors import InvalidQuantity
 
 ZERO = Decimal(0)
@@ -113,7 +113,7 @@ class DeviceLedger:
     """
 
     def __init__(
-        self, claims: Mapping[str, ResourceClaim], reserved: Iterable[ReservedPodDevices] = ()
+        self, claims: Mapping[str, ResourceClaim], reserved: Iterable[PodDevicesFromEarlierSession] = ()
     ) -> None:
         self.claims = dict(claims)
         self.uses: dict[DeviceKey, DeviceUse] = {}
@@ -146,7 +146,7 @@ class DeviceLedger:
         """Return the present use of a device."""
         return self.uses.get(device, NO_USE)
 
-    def assumed_allocation(self, claim: str) -> AllocationResult | None:
+    def reserved_allocation_of_claim(self, claim: str) -> AllocationResult | None:
         """Return the devices that are reserved for a ResourceClaim, but not allocated yet; None if there are none."""
         return self._assumed.get(claim)
 
@@ -158,13 +158,13 @@ class DeviceLedger:
         """Return the devices that are reserved for the pod `namespace/name`; None if there are none."""
         return self._by_pod.get(self._holder(pod, uid)) if self._by_pod else None
 
-    def list_reserved_devices(self) -> tuple[ReservedPodDevices, ...]:
+    def list_reserved_devices(self) -> tuple[PodDevicesFromEarlierSession, ...]:
         """Return the devices that are reserved for each pod, except devices of allocated ResourceClaims.
 
         The result is sorted by the names of the pods.
         """
         return tuple(
-            ReservedPodDevices(pod, self._without_allocated_claims(devices))
+            PodDevicesFromEarlierSession(pod, self._without_allocated_claims(devices))
             for pod, devices in sorted(self._by_pod.items())
         )
 
@@ -254,7 +254,7 @@ class DeviceLedger:
             if allocation is not None:
                 self._count(allocation, -1)
 
-    def find_extended_claim(self, pod: Pod) -> ResourceClaim | None:
+    def find_extended_resource_claim(self, pod: Pod) -> ResourceClaim | None:
         """Return the ResourceClaim for extended resources that an earlier attempt to bind the pod created."""
         key = self._extended_claims.get((pod.metadata.name, pod.metadata.uid))
         return self.claims[key] if key is not None else None
@@ -263,7 +263,9 @@ class DeviceLedger:
     def _extended_claims(self) -> dict[tuple[str, str], str]:
         """The claims for extended resources by name and UID of their pod, so that no pod searches all claims."""
         return {
-            pod: key for key, claim in self.claims.items() if (pod := claim.extended_resource_pod) is not None
+            pod: key
+            for key, claim in self.claims.items()
+            if (pod := claim.extended_resource_pod_name_and_uid) is not None
         }
 
     # Changes of the cluster
@@ -321,14 +323,16 @@ class DeviceLedger:
             None,
         )
 
-    def release_pods_not_being_bound(self, is_reserved: PodTest, is_bound: PodTest = no_pod_is_bound) -> None:
+    def release_reservations_of_pods_not_being_bound(
+        self, is_reserved: PodTest, is_bound: PodTest = no_pod_is_bound
+    ) -> None:
         """Release the reserved devices of all pods that are no longer being bound.
 
         A bound pod keeps its devices until its claims have them: the API server may show the pod first.
 
         Args:
-          is_reserved: as of `copy_pods_being_bound_from`.
-          is_bound: as of `copy_pods_being_bound_from`.
+          is_reserved: as of `copy_reservations_of_pods_being_bound`.
+          is_bound: as of `copy_reservations_of_pods_being_bound`.
         """
         for pod, devices in list(self._own_reservations()):
             if not self._is_needed(pod, devices, is_reserved, is_bound):
@@ -345,7 +349,7 @@ class DeviceLedger:
                 claims_of_consumer.setdefault(consumer.uid, []).append(key)
         return claims_of_consumer
 
-    def consumer_pods(self) -> Mapping[str, str]:
+    def consumer_pod_keys_by_uid(self) -> Mapping[str, str]:
         """Return the `namespace/name`, by UID, of each pod in `reservedFor` of an allocated ResourceClaim."""
         return {
             consumer.uid: f"{claim.metadata.namespace or 'default'}/{consumer.name}"
@@ -356,7 +360,7 @@ class DeviceLedger:
         }
 
     def simulate_deletion_of_pod(self, pod: Pod) -> None:
-        """Count devices as free if the deletion of a pod would free them; `undo_deletion_of_pod` undoes this.
+        """Count devices as free if the deletion of a pod would free them; `undo_simulated_deletion_of_pod` undoes this.
 
         A claim is released with its last consumer. A claim that is reserved for a PodGroup is not released.
         """
@@ -364,20 +368,20 @@ class DeviceLedger:
         if devices is not None:
             self._withdrawn[pod.key] = devices
             self.release_reserved_devices(pod.key, pod.metadata.uid)
-        self.simulate_deletion_of_consumer(pod.metadata.uid)
+        self.simulate_deletion_of_pod_uid(pod.metadata.uid)
         if devices is not None:
             # A pod that is being bound may share claims that are not reserved for it yet.
             self._release_unused_claims(devices.claims)
 
-    def undo_deletion_of_pod(self, pod: Pod) -> None:
+    def undo_simulated_deletion_of_pod(self, pod: Pod) -> None:
         """Count the devices of a pod as used again after `simulate_deletion_of_pod`."""
-        self.undo_deletion_of_consumer(pod.metadata.uid)
+        self.undo_simulated_deletion_of_pod_uid(pod.metadata.uid)
         devices = self._withdrawn.pop(pod.key, None)
         if devices is not None:
             self._reinstate_claims(devices.claims)
             self.assume(pod.key, devices)
 
-    def simulate_deletion_of_consumer(self, uid: str) -> None:
+    def simulate_deletion_of_pod_uid(self, uid: str) -> None:
         """Count devices as free if their ResourceClaims are reserved only for the pod with this UID."""
         self._withdrawn_consumers.add(uid)
         self._release_unused_claims(self._claims_of_consumer.get(uid, ()))
@@ -395,8 +399,8 @@ class DeviceLedger:
             self.claims[key] = msgspec.structs.replace(claim, status=ResourceClaimStatus())
             self._count(allocation, -1)
 
-    def undo_deletion_of_consumer(self, uid: str) -> None:
-        """Count the devices of the pod with this UID as used again, after `simulate_deletion_of_consumer`."""
+    def undo_simulated_deletion_of_pod_uid(self, uid: str) -> None:
+        """Count the devices of the pod with this UID as used again, after `simulate_deletion_of_pod_uid`."""
         self._withdrawn_consumers.discard(uid)
         self._reinstate_claims(self._claims_of_consumer.get(uid, ()))
 
@@ -437,7 +441,7 @@ class DeviceLedger:
             if allocation is not None and consumers and min(consumers) >= 0:
                 yield max(consumers), allocation
 
-    def hold_for_nominated_pod(self, pod: str, allocations: Iterable[ClaimAllocation]) -> None:
+    def hold_for_nominated_pod(self, pod: str, allocations: Iterable[ReservedClaimDevices]) -> None:
         """Mark devices as used on behalf of a nominated pod, without allocating them to a ResourceClaim."""
         for allocated in allocations:
             held = self._held.get(allocated.claim)
@@ -455,7 +459,7 @@ class DeviceLedger:
                 del self._held[claim]
                 self._count(held.allocation, -1)
 
-    def release_ended_pod(self, pod: Pod) -> None:
+    def release_devices_of_ended_pod(self, pod: Pod) -> None:
         """Release the devices of a pod that ended in a simulation, except those of claims that other pods use, too.
 
         Devices that were allocated before the start of the simulation are released as well.
@@ -478,7 +482,7 @@ class DeviceLedger:
             )
             self.claims[key] = msgspec.structs.replace(claim, status=status)
 
-    def copy_pods_being_bound_from(
+    def copy_reservations_of_pods_being_bound(
         self, before: Self, is_reserved: PodTest, is_bound: PodTest = no_pod_is_bound
     ) -> None:
         """Reserve the devices that an earlier ledger reserves for pods which are still being bound.
@@ -506,8 +510,8 @@ class DeviceLedger:
 
         Args:
           ledgers: the ledgers of the other profiles.
-          is_reserved: as of `copy_pods_being_bound_from`.
-          is_bound: as of `copy_pods_being_bound_from`.
+          is_reserved: as of `copy_reservations_of_pods_being_bound`.
+          is_bound: as of `copy_reservations_of_pods_being_bound`.
         """
         reserved = {
             pod: devices

@@ -85,7 +85,7 @@ class NodeGroupsByDevices:
         result: IndexArray = contents * GROUP_FACTOR + self._uses
         return result
 
-    def node_of_device(self, device: DeviceKey) -> int | None:
+    def index_of_only_node_with_device(self, device: DeviceKey) -> int | None:
         """Return the index of the only node that can access a device; None if several nodes may access it."""
         return self._node_of_pool.get(device[:2])
 
@@ -144,7 +144,7 @@ class NodeGroupsByDevices:
         return index is not None and self._nodes[index] is node
 
     def _content_number(self, node: Node, names: frozenset[str] | None) -> int:
-        simple = self._inventory.slices_if_each_is_whole_pool(node)
+        simple = self._inventory.slices_if_complete_pools_without_counters(node)
         if simple is not None:
             key: Hashable = tuple(
                 [

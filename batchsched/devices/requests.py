@@ -105,7 +105,7 @@ class ResolvedDeviceRequest:
                 break  # the evaluation raises it
         return work
 
-    def attributes_read_by_selectors(self) -> frozenset[str] | None:
+    def attributes_and_capacities_read(self) -> frozenset[str] | None:
         """Return the names of all device attributes and capacities that the request reads.
 
         The result is None if a CEL expression is invalid, or if its text does not determine the names.

@@ -79,7 +79,7 @@ class CelSelector:
             raise CelSelectorError(f"the expression is longer than {MAX_EXPRESSION_LENGTH} bytes")
         self.work = estimate_evaluation_work(expression)
         """The estimated work of one evaluation, in steps of a search for devices."""
-        self.names = attributes_read_by_expression(expression)
+        self.names = attributes_and_capacities_in_expression(expression)
         """The names of all attributes and capacities that the expression reads; None if they are not known."""
         self._domains = tuple({match.group(2)[1:-1] for match in _LOOKUP.finditer(expression)})
         try:
@@ -166,7 +166,7 @@ def _macro_depth(text: str) -> int:
     return deepest
 
 
-def attributes_read_by_expression(expression: str) -> frozenset[str] | None:
+def attributes_and_capacities_in_expression(expression: str) -> frozenset[str] | None:
     """Return the names (without domains) of the device attributes and capacities that a CEL expression reads.
 
     Return None if it uses `device` in any other way than by such names: then its result may depend on everything.

@@ -29,7 +29,7 @@ from batchsched.errors import ExtenderError
 from batchsched.framework.interface import NodeVictims
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.status import BoolArray, IndexArray, IntArray, Verdict
-from batchsched.ports.external import ExtenderEndpoint, Extenders, NoExtenders, TlsSettings
+from batchsched.ports.external import ExtenderEndpoint, Extenders, ExtenderTlsSettings, NoExtenders
 
 T = TypeVar("T")
 
@@ -78,7 +78,7 @@ class _Items(msgspec.Struct, frozen=True):
     items: tuple[_Item, ...] | None = None
 
 
-def encode_object(value: Pod | Node) -> bytes:
+def encode_pod_or_node(value: Pod | Node) -> bytes:
     """Return a Pod or Node as JSON in the Kubernetes format. Empty parts of the object are written, too."""
     return _ENCODER.encode({name: getattr(value, name) for name in value.__struct_encode_fields__})
 
@@ -87,7 +87,7 @@ def encode_extender_args(pod: Pod, nodes: Sequence[bytes] | None, names: Sequenc
     """Return the body of an extender's filter or prioritize call, with Node objects or with only their names."""
     listed = b"null" if nodes is None else b'{"metadata":{},"items":[' + b",".join(nodes) + b"]}"
     named = b"null" if names is None else msgspec.json.encode(names)
-    return b'{"Pod":' + encode_object(pod) + b',"Nodes":' + listed + b',"NodeNames":' + named + b"}"
+    return b'{"Pod":' + encode_pod_or_node(pod) + b',"Nodes":' + listed + b',"NodeNames":' + named + b"}"
 
 
 def encode_preemption_args(
@@ -97,9 +97,11 @@ def encode_preemption_args(
     field = "NodeNameToMetaVictims" if by_uid else "NodeNameToVictims"
     by_node = {}
     for node, (pods, violations) in victims.items():
-        listed = [{"UID": uid_or_key(pod)} if by_uid else msgspec.Raw(encode_object(pod)) for pod in pods]
+        listed = [
+            {"UID": uid_or_key(pod)} if by_uid else msgspec.Raw(encode_pod_or_node(pod)) for pod in pods
+        ]
         by_node[node] = {"Pods": listed, "NumPDBViolations": violations}
-    return _ENCODER.encode({"Pod": msgspec.Raw(encode_object(pod)), field: by_node})
+    return _ENCODER.encode({"Pod": msgspec.Raw(encode_pod_or_node(pod)), field: by_node})
 
 
 def uid_or_key(pod: Pod) -> str:
@@ -391,7 +393,7 @@ def _endpoint(extender: Extender) -> ExtenderEndpoint:
         extender.url_prefix,
         extender.timeout_seconds,
         extender.enable_https,
-        TlsSettings(**{name: getattr(tls, name) for name in type(tls).model_fields}),
+        ExtenderTlsSettings(**{name: getattr(tls, name) for name in type(tls).model_fields}),
     )
 
 
@@ -403,7 +405,7 @@ def _nodes_question(extender: Extender, pod: Pod, places: IndexArray, table: Nod
 
 
 def _encode_each(nodes: Nodes) -> NDArray[np.object_]:
-    return np.fromiter((encode_object(node) for node in nodes.node_objects), np.object_, len(nodes))
+    return np.fromiter((encode_pod_or_node(node) for node in nodes.node_objects), np.object_, len(nodes))
 
 
 def _verdict(

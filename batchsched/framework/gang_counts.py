@@ -58,7 +58,7 @@ class GangPodCounts:
             self.sub_existing.get(name, 0) >= least for name, least in self.sub_minimum.items()
         )
 
-    def lacking_subgroup_with_minimum(self) -> tuple[str, int]:
+    def first_subgroup_below_minimum(self) -> tuple[str, int]:
         """Return the name and the minimum of the first subGroup that has fewer existing pods than this minimum.
 
         Raises:

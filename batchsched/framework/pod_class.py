@@ -33,11 +33,11 @@ class PodClass:
     kin: "PodClass | None" = None
 
     @property
-    def result_cache_class(self) -> "PodClass":
+    def pod_class_for_result_cache(self) -> "PodClass":
         """The pod class under which results are cached: this class, or one that differs only in priority."""
         return self.kin or self
 
-    def with_pod(self, pod: Pod) -> "PodClass":
+    def with_example_pod(self, pod: Pod) -> "PodClass":
         """Return a copy of the pod class with another of its pods as the example `pod`."""
         return replace(self, pod=pod)
 

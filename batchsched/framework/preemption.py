@@ -101,7 +101,7 @@ class PipelineCandidateNodesDryRun:
     def _change(self, rows: IndexArray, pods: Sequence[Pod], sign: int) -> None:
         if not len(rows):
             return
-        counted = [self._table.counted_requests(pod) for pod in pods]
+        counted = [self._table.request_vectors_of_added_pod(pod) for pod in pods]
         requested = np.concatenate([one for one, _ in counted]).reshape(len(rows), -1)
         nonzero = np.concatenate([one for _, one in counted]).reshape(len(rows), -1)
         np.add.at(self._requested, rows, sign * requested)
@@ -123,7 +123,7 @@ class PipelineCandidateNodesDryRun:
             answer = call_plugin(plugin, "Filter", plugin.filter, self._pod, view, self._state)
             verdict = answers.checked_verdict(plugin, answer, len(view))
             for row in np.flatnonzero(fits & ~verdict.feasible_mask).tolist():
-                statuses[row] = verdict.status_at(row, plugin_name(plugin))
+                statuses[row] = verdict.refusal_status_at(row, plugin_name(plugin))
             fits &= verdict.feasible_mask
         return statuses
 
@@ -295,7 +295,7 @@ class PipelineNodeDryRun:
                 [(pod, self._node)], *(self._counted.pop(pod.key, None) or table.request_vectors(pod))
             )
             return
-        self._counted[pod.key] = table.counted_requests(pod)
+        self._counted[pod.key] = table.request_vectors_of_added_pod(pod)
         table.remove_pods([pod])
         freed = host_ports(pod)
         used = table.pod_table.ports_on.get(self._node)
@@ -311,7 +311,7 @@ class PipelineNodeDryRun:
                 continue
             verdict = call_plugin(plugin, "Filter", plugin.filter, self._handle.pod, view, state)
             if verdict.refused.any():
-                return verdict.status_at(0, plugin_name(plugin))
+                return verdict.refusal_status_at(0, plugin_name(plugin))
         return SUCCESS
 
 
@@ -373,7 +373,7 @@ class PreemptionHandle:
         objects and requests.
         """
         together: Sequence[int] = ()
-        if self.pipeline.filters_read_requests_only(self.scan.state):
+        if self.pipeline.filters_read_only_nodes_and_requests(self.scan.state):
             waited_for = {
                 node for node in self.nominations.pods if self.nominations.competing_pods(self.pod, node)
             }
@@ -395,7 +395,7 @@ class PreemptionHandle:
         return None if node is None else self.potential_victims(node)
 
 
-def filter_with_nominations(
+def apply_nominations_and_extenders(
     handle: PreemptionHandle,
     extend: Callable[[FilterResult], FilterResult],
     allowed: BoolArray | None = None,
@@ -416,7 +416,7 @@ def filter_with_nominations(
       PluginError: a plugin failed.
       ExtenderError: an extender that may not be ignored failed.
     """
-    result = refuse_nominated_conflicts(handle)
+    result = refuse_nodes_needed_by_nominated_pods(handle)
     own = restrict_to_nominated_node(result, handle.pod, handle.node_table)
     if own is not None:
         own = extend(own)
@@ -438,7 +438,7 @@ def restrict_to_nominated_node(scan: FilterResult, pod: PodClass, table: NodeTab
     return replace(scan, fits=np.arange(len(table.nodes)) == own)
 
 
-def refuse_nominated_conflicts(handle: PreemptionHandle) -> FilterResult:
+def refuse_nodes_needed_by_nominated_pods(handle: PreemptionHandle) -> FilterResult:
     """Refuse each node on which the pod does not fit in addition to the nominated pods; return the new filter result.
 
     For the pod's own nominated node, only the Filters count, even if PreFilter excludes the node.

@@ -128,7 +128,7 @@ class Verdict:
         """Return the reasons why the Filter refuses the node at position `node` of the verdict."""
         return tuple(self.reasons[k] for k in np.flatnonzero(self.refused[:, node]))
 
-    def status_at(self, node: int, plugin: str) -> Status:
+    def refusal_status_at(self, node: int, plugin: str) -> Status:
         """Return the status with which the Filter refuses the node at position `node` of the verdict."""
         code = Code.UNRESOLVABLE if self.unresolvable[node] else Code.UNSCHEDULABLE
         return Status(code, self.reasons_at(node), plugin)

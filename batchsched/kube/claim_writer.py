@@ -27,10 +27,10 @@ from batchsched.kube.clock import RetryBackoff
 from batchsched.kube.connection import CLAIM_RESOURCE, POD_RESOURCE, STRATEGIC_MERGE_PATCH
 from batchsched.kube.writer import Writer
 from batchsched.ports.claims import (
-    ClaimRelease,
-    ClaimReservation,
-    ExtendedClaimRelease,
-    ExtendedClaimReservation,
+    ExtendedResourceClaimRelease,
+    ExtendedResourceClaimReservation,
+    ResourceClaimRelease,
+    ResourceClaimReservation,
 )
 from batchsched.ports.cluster import Clock
 
@@ -45,12 +45,12 @@ _NOT_FOUND: Final = 404
 _SERVER_ERROR: Final = 500
 
 
-def is_always_needed() -> bool:
+def claim_release_is_always_needed() -> bool:
     """Return True, so that a ResourceClaim is released or deleted without a further check."""
     return True
 
 
-class ClaimWriter:
+class ResourceClaimWriter:
     """A writer that reserves ResourceClaims for pods and releases them, with one write per claim at a time.
 
     Args:
@@ -73,7 +73,7 @@ class ClaimWriter:
         self._find_claim = find_claim
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def reserve_claim(self, reservation: ClaimReservation) -> None:
+    async def reserve_claim(self, reservation: ResourceClaimReservation) -> None:
         """Reserve a ResourceClaim for a pod, and write its allocation if it has none yet.
 
         Raises:
@@ -87,7 +87,7 @@ class ClaimWriter:
             lambda: self._try_to_reserve(reservation),
         )
 
-    async def reserve_extended_claim(self, reservation: ExtendedClaimReservation) -> None:
+    async def reserve_extended_claim(self, reservation: ExtendedResourceClaimReservation) -> None:
         """Create, allocate and reserve a ResourceClaim for the extended resources of a pod.
 
         The status of the pod then names the ResourceClaim.
@@ -103,7 +103,9 @@ class ClaimWriter:
         )
 
     async def delete_extended_claim(
-        self, deletion: ExtendedClaimRelease, is_wanted: Callable[[], bool] = is_always_needed
+        self,
+        deletion: ExtendedResourceClaimRelease,
+        is_wanted: Callable[[], bool] = claim_release_is_always_needed,
     ) -> None:
         """Delete the ResourceClaim for the extended resources of a pod, if the deletion is still needed.
 
@@ -120,7 +122,7 @@ class ClaimWriter:
         )
 
     async def release_claim(
-        self, release: ClaimRelease, is_wanted: Callable[[], bool] = is_always_needed
+        self, release: ResourceClaimRelease, is_wanted: Callable[[], bool] = claim_release_is_always_needed
     ) -> None:
         """Remove pods from a ResourceClaim's `status.reservedFor`, and free its devices if no pod uses them.
 
@@ -174,7 +176,7 @@ class ClaimWriter:
                 else:
                     return
 
-    async def _try_to_reserve(self, reservation: ClaimReservation) -> None:
+    async def _try_to_reserve(self, reservation: ResourceClaimReservation) -> None:
         if reservation.allocation is None:
             raw = await self._writer.get(CLAIM_RESOURCE, reservation.namespace, reservation.claim)
         else:
@@ -199,7 +201,7 @@ class ClaimWriter:
             status["allocation"] = msgspec.to_builtins(timed)
         await self._write_status(claim, status)
 
-    async def _try_to_reserve_extended(self, reservation: ExtendedClaimReservation) -> None:
+    async def _try_to_reserve_extended(self, reservation: ExtendedResourceClaimReservation) -> None:
         claim = reservation.claim
         namespace, name = claim.metadata.namespace, claim.metadata.name
         manifest = {
@@ -217,7 +219,7 @@ class ClaimWriter:
         if not created.metadata.is_controlled_by(reservation.pod_uid):
             raise BindFailed(f"ResourceClaim {claim.key} exists and belongs to another pod")
         await self._try_to_reserve(
-            ClaimReservation(
+            ResourceClaimReservation(
                 namespace=namespace,
                 claim=name,
                 uid=created.metadata.uid,
@@ -236,7 +238,9 @@ class ClaimWriter:
         }
         await self._writer.patch(POD_RESOURCE, namespace, reservation.pod, change, "status")
 
-    async def _try_to_delete(self, deletion: ExtendedClaimRelease, is_wanted: Callable[[], bool]) -> None:
+    async def _try_to_delete(
+        self, deletion: ExtendedResourceClaimRelease, is_wanted: Callable[[], bool]
+    ) -> None:
         namespace, name = deletion.namespace, deletion.claim
         try:
             claim = _decoded(await self._writer.get(CLAIM_RESOURCE, namespace, name))
@@ -257,14 +261,14 @@ class ClaimWriter:
             raise
         await self._writer.delete(CLAIM_RESOURCE, namespace, name, claim.metadata.uid)
 
-    async def _add_finalizer(self, reservation: ClaimReservation) -> bytes:
+    async def _add_finalizer(self, reservation: ResourceClaimReservation) -> bytes:
         """Add the finalizer to a claim that gets devices, if it is missing, and return the claim."""
         metadata = {"finalizers": [FINALIZER], **({"uid": reservation.uid} if reservation.uid else {})}
         path = CLAIM_RESOURCE.path(reservation.namespace, reservation.claim)
         change = msgspec.json.encode({"metadata": metadata})
         return await self._writer.send("PATCH", path, change, STRATEGIC_MERGE_PATCH)
 
-    async def _try_to_release(self, release: ClaimRelease, is_wanted: Callable[[], bool]) -> None:
+    async def _try_to_release(self, release: ResourceClaimRelease, is_wanted: Callable[[], bool]) -> None:
         try:
             raw = await self._writer.get(CLAIM_RESOURCE, release.namespace, release.claim)
         except ApiError as error:
@@ -312,7 +316,7 @@ def _decoded(raw: bytes) -> ResourceClaim:
         ) from error
 
 
-def _check_claim(claim: ResourceClaim, reservation: ClaimReservation) -> None:
+def _check_claim(claim: ResourceClaim, reservation: ResourceClaimReservation) -> None:
     """Check that a claim is still the one of the decision, with the devices of the decision or with none.
 
     Raises:

@@ -72,7 +72,7 @@ class CredentialsReader:
         return file.read_text().strip() if self._in_cluster and file.exists() else "default"
 
     @property
-    def preferred_namespace(self) -> str:
+    def kubectl_namespace(self) -> str:
         """The namespace that `kubectl` would use: that of the kubeconfig context, or of this pod.
 
         Raises:

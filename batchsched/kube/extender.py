@@ -17,7 +17,7 @@ from typing_extensions import override
 from urllib3.exceptions import HTTPError, InsecureRequestWarning, NewConnectionError
 from urllib3.exceptions import TimeoutError as TooLate
 
-from batchsched.ports.external import ExtenderEndpoint, ExtenderReply, Extenders, TlsSettings
+from batchsched.ports.external import ExtenderEndpoint, ExtenderReply, Extenders, ExtenderTlsSettings
 
 MAX_RESPONSE_BYTES: Final = 256 * 2**20
 _CHUNK: Final = 2**16
@@ -25,7 +25,7 @@ _CONNECTIONS: Final = 8
 _HEADERS: Final = {"Content-Type": "application/json", "Accept": "application/json"}
 
 
-class HttpExtenders(Extenders):
+class HttpExtenderClient(Extenders):
     """A client that calls scheduler extenders over HTTP or HTTPS.
 
     All calls of one object share its open connections. A request is sent once: it is not retried, and
@@ -33,7 +33,7 @@ class HttpExtenders(Extenders):
     """
 
     def __init__(self) -> None:
-        self._pools: dict[tuple[bool, TlsSettings], urllib3.PoolManager] = {}
+        self._pools: dict[tuple[bool, ExtenderTlsSettings], urllib3.PoolManager] = {}
         self._lock = Lock()
 
     @override

@@ -108,7 +108,7 @@ class _Rewound(Exception):
     """The resourceVersion of a collection went back."""
 
 
-def ignore_restored_backup() -> None:
+def do_nothing_on_restored_backup() -> None:
     """Do nothing; this is the default callback for an API server that was restored from a backup."""
 
 
@@ -142,7 +142,7 @@ class Reflector:
         """Whether the permission to list or watch is missing."""
         self.lists = self.events = self.failures = 0
         """The numbers of lists, of watch events and of failures since the start."""
-        self.on_rewound: Callable[[], None] = ignore_restored_backup
+        self.on_rewound: Callable[[], None] = do_nothing_on_restored_backup
         """Called if the API server was restored from a backup."""
         self.last_event_at: float | None = None
         """The time of the last event or bookmark, by the monotonic clock."""

@@ -14,8 +14,8 @@ from batchsched.errors import ApiError, BindFailed, NotLeading, Unreachable
 from batchsched.kube.clock import RetryBackoff
 from batchsched.kube.connection import JSON, MERGE_PATCH, POD_RESOURCE, ApiResource, Connection
 from batchsched.kube.request_limit import ApiRequestLimit
-from batchsched.ports.claims import ClaimBinder
-from batchsched.ports.cluster import Binding, Clock, PersistentVolumeBinding, SelectedNode
+from batchsched.ports.claims import ResourceClaimBinder
+from batchsched.ports.cluster import Binding, Clock, PersistentVolumeBinding, VolumeClaimSelectedNode
 
 _LOG: Final = logging.getLogger(__name__)
 _DEADLINE_SECONDS: Final = 10.0
@@ -314,7 +314,7 @@ class ApiBinder:
     """
 
     def __init__(
-        self, writer: Writer, claims: ClaimBinder, volume_claims: VolumeClaims, poll: float = 0.5
+        self, writer: Writer, claims: ResourceClaimBinder, volume_claims: VolumeClaims, poll: float = 0.5
     ) -> None:
         self._writer = writer
         self.claim_binder = claims
@@ -352,7 +352,7 @@ class ApiBinder:
         }
         await self._writer.patch(VOLUMES, "", binding.volume, change)
 
-    async def write_selected_node(self, selection: SelectedNode) -> None:
+    async def write_selected_node(self, selection: VolumeClaimSelectedNode) -> None:
         """Write the selected node of a PersistentVolumeClaim, so that its volume is provisioned for this node.
 
         Raises:
@@ -361,7 +361,7 @@ class ApiBinder:
         """
         await _repeat_after_conflicts(lambda: self._try_to_select_node(selection))
 
-    async def _try_to_select_node(self, selection: SelectedNode) -> None:
+    async def _try_to_select_node(self, selection: VolumeClaimSelectedNode) -> None:
         raw = await self._writer.get(VOLUME_CLAIM_RESOURCE, selection.namespace, selection.claim)
         now = msgspec.json.decode(raw, type=_VolumeClaim).metadata
         selected = (now.annotations or {}).get(SELECTED_NODE, "")
@@ -378,7 +378,10 @@ class ApiBinder:
         self._volume_claims.handle_claim(raw)
 
     async def wait_for_bound_claims(
-        self, claims: Sequence[str], timeout_seconds: float, selections: Sequence[SelectedNode] = ()
+        self,
+        claims: Sequence[str],
+        timeout_seconds: float,
+        selections: Sequence[VolumeClaimSelectedNode] = (),
     ) -> bool:
         """Wait until all PersistentVolumeClaims are bound and return True; return False after the timeout.
 

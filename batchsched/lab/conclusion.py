@@ -62,7 +62,7 @@ class _Change:
         return f"{name} {other} instead of {base}"
 
     @property
-    def values_text(self) -> str:
+    def before_and_after_text(self) -> str:
         """The name of the measure with both values, such as: mean wait (8.6 h → 1.4 h)."""
         show = self.measure.show
         return f"{self.measure.title_in_sentence} ({show(self.base)} → {show(self.other)})"
@@ -134,8 +134,8 @@ def trade_off_sentence(rows: Sequence[SummaryRow], policies: Sequence[str], base
     changes = [change for change in changes if change.relative_size > MIN_TRADE_OFF]
     if not changes:
         return f"{other} instead of {base} changes no measure by more than {MIN_TRADE_OFF:.0%}."
-    gains = [change.values_text for change in changes if change.is_gain]
-    costs = [change.values_text for change in changes if not change.is_gain]
+    gains = [change.before_and_after_text for change in changes if change.is_gain]
+    costs = [change.before_and_after_text for change in changes if not change.is_gain]
     gained = f"improves {_enumerate(gains)}" if gains else "improves nothing"
     cost = f", at the cost of {_enumerate(costs)}" if costs else ", at no cost in the other measures"
     return f"{other} instead of {base} {gained}{cost}."

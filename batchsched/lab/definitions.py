@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from batchsched.api.core.quantity import format_count
+from batchsched.api.core.quantity import pluralize
 from batchsched.api.crd.queue import Queue
 from batchsched.config.schema import Profile
 from batchsched.lab.document import Table, TableCell, TableRow
@@ -44,7 +44,7 @@ class ReportedRunInput:
     descriptions: Mapping[str, str] | None = None
     conclusion: tuple[str, ...] = ()
 
-    def queue_names_row(self) -> tuple[tuple[str, str], ...]:
+    def facts_listing_queue_names(self) -> tuple[tuple[str, str], ...]:
         """Return the line of the report that lists the queue names, or () if a table shows the queues.
 
         A table shows the queues if one of them has a guarantee, a limit, a weight or a parent.
@@ -54,7 +54,7 @@ class ReportedRunInput:
         names = ", ".join(queue.name for queue in self.queues)
         return (("Queues", f"{names}; none has a guarantee, a limit, a weight or a parent"),)
 
-    def definition_tables(self) -> tuple[Table, ...]:
+    def policy_and_queue_tables(self) -> tuple[Table, ...]:
         """Return the tables of the report that list the settings of the policies and of the queues."""
         return tuple(_policy_tables(self)) + tuple(_queue_tables(self.queues))
 
@@ -88,7 +88,7 @@ def _uses_cluster(scenario: Scenario) -> bool:
 
 def describe_nodes(cluster: ClusterSpec) -> str:
     """Describe the simulated nodes in one line, such as: 8 nodes with 8 GPUs each."""
-    text = f"{format_count(cluster.nodes, 'node')} with {format_count(cluster.gpus_per_node, 'GPU')} each"
+    text = f"{pluralize(cluster.nodes, 'node')} with {pluralize(cluster.gpus_per_node, 'GPU')} each"
     failures = cluster.failures
     if failures is None:
         return text
@@ -104,7 +104,7 @@ def describe_load(workload: WorkloadSpec) -> str:
         made = workload.generate
         shares = ", ".join(f"{queue} {share:.0%}" for queue, share in made.shares.items())
         return (
-            f"{format_count(made.gangs, 'generated gang')} that request {format_number(made.load)} times "
+            f"{pluralize(made.gangs, 'generated gang')} that request {format_number(made.load)} times "
             f"the GPU time of the cluster while they arrive; estimates exceed run times by {made.overestimate:.0%} "
             f"on average; shares of the gangs: {shares}"
         )
@@ -126,7 +126,7 @@ def describe_load(workload: WorkloadSpec) -> str:
 
 
 def _window(jobs: int | None) -> str:
-    return "" if jobs is None else f", {format_count(jobs, 'job')}"
+    return "" if jobs is None else f", {pluralize(jobs, 'job')}"
 
 
 def _policy_tables(settings: ReportedRunInput) -> Iterator[Table]:

@@ -50,13 +50,13 @@ class Fairness:
     fair: Floats
 
     @property
-    def fairness_error(self) -> Floats:
+    def fairness_error_over_time(self) -> Floats:
         """The fairness error at each time [T]: how far all queues together are below their fair shares."""
         missing: Floats = np.maximum(0.0, self.fair - self.held).sum(axis=1)
         return missing
 
     @property
-    def jain_index(self) -> Floats:
+    def jain_index_over_time(self) -> Floats:
         """Jain's fairness index at each time [T]: 1 if all queues use equal parts of their fair shares.
 
         It is also 1 if no queue uses anything.
@@ -70,7 +70,7 @@ class Fairness:
         return np.where(squares > _EPSILON, index, 1.0)
 
 
-def measure_fairness(result: RunResult, queues: Sequence[Queue], resource: str | None = None) -> Fairness:
+def measure_queue_shares(result: RunResult, queues: Sequence[Queue], resource: str | None = None) -> Fairness:
     """Return the usage and the fair share of each queue over the time of a run, for one resource.
 
     Args:

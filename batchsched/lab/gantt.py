@@ -26,7 +26,7 @@ from batchsched.lab.figure import (
     time_unit,
 )
 from batchsched.lab.run_columns import GPUS, PODS, RunColumns, time_axis_end
-from batchsched.lab.timelines import OTHER_QUEUES, partial_view_text, queues_with_colors
+from batchsched.lab.timelines import OTHER_QUEUES, partial_view_text, queue_legend_names
 from batchsched.simulator.result import GangRecord
 
 MAX_NODES = 48
@@ -57,7 +57,7 @@ class _Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeLaneCounts:
+class NeededLaneCounts:
     """The numbers of lanes (strips in a node's row) that a Gantt chart needs for GPUs and pods without GPUs.
 
     The chart draws at most `MAX_POD_LANES` lanes for pods.
@@ -140,7 +140,7 @@ class _Lanes:
         return chosen
 
 
-def select_chart_nodes(held: Mapping[str, NodeLaneCounts], limit: int = MAX_NODES) -> ChartNodes:
+def select_chart_nodes(held: Mapping[str, NeededLaneCounts], limit: int = MAX_NODES) -> ChartNodes:
     """Return the nodes that a Gantt chart draws: the first `limit` ones in natural order (n2 before n10)."""
     names = tuple(sorted(held, key=_natural)[:limit])
     lanes, first = {}, 0
@@ -153,7 +153,9 @@ def select_chart_nodes(held: Mapping[str, NodeLaneCounts], limit: int = MAX_NODE
     return ChartNodes(names, lanes, len(held))
 
 
-def lane_counts_by_node(runs: Sequence[RunColumns], nodes: Sequence[Node]) -> dict[str, NodeLaneCounts]:
+def needed_lane_counts_by_node(
+    runs: Sequence[RunColumns], nodes: Sequence[Node]
+) -> dict[str, NeededLaneCounts]:
     """Return for each node the number of lanes that a Gantt chart needs for GPUs and for pods without GPUs.
 
     There are no GPU lanes if no gang requests GPUs.
@@ -162,10 +164,10 @@ def lane_counts_by_node(runs: Sequence[RunColumns], nodes: Sequence[Node]) -> di
     for run in runs:
         pods |= _pod_peaks(run)
     if not any(run.unit == GPUS for run in runs):
-        return {node.name: NodeLaneCounts(0, pods[node.name]) for node in nodes}
-    offered = ((node.name, node.parse_allocatable()) for node in nodes)
+        return {node.name: NeededLaneCounts(0, pods[node.name]) for node in nodes}
+    offered = ((node.name, node.parse_allocatable_in_base_units()) for node in nodes)
     return {
-        name: NodeLaneCounts(
+        name: NeededLaneCounts(
             sum(amount for resource, amount in held.items() if resource.endswith("/gpu")), pods[name]
         )
         for name, held in offered
@@ -213,12 +215,12 @@ def lay_out_bars(run: RunColumns, drawn: ChartNodes) -> list[_Bar]:
 
 
 def draw_gantt_charts(
-    runs: Sequence[RunColumns], nodes: Sequence[Node], groups: "BarGroups"
+    runs: Sequence[RunColumns], nodes: Sequence[Node], groups: "GangColorGroups"
 ) -> tuple[Figure, ...]:
     """Draw for each policy a Gantt chart of its gangs, all with the same nodes, time span and colors."""
     if not runs or not nodes:
         return ()
-    drawn = select_chart_nodes(lane_counts_by_node(runs, nodes))
+    drawn = select_chart_nodes(needed_lane_counts_by_node(runs, nodes))
     bars = [lay_out_bars(run, drawn) for run in runs]
     shown = time_axis_end(runs)
     longer = [run_bars for run_bars in bars if len(run_bars) > MAX_BARS_PER_POLICY]
@@ -233,7 +235,7 @@ def draw_gantt_charts(
 
 
 @dataclass(frozen=True, slots=True)
-class BarGroups:
+class GangColorGroups:
     """The groups of gangs that Gantt charts draw in different colors: queues, or sizes if there is one queue.
 
     Args:
@@ -247,18 +249,18 @@ class BarGroups:
     bounds: tuple[int, ...]
 
     @staticmethod
-    def from_runs(runs: Sequence[RunColumns]) -> "BarGroups":
+    def from_runs(runs: Sequence[RunColumns]) -> "GangColorGroups":
         """Return the groups of the gangs of some runs: by queue, or by size if there is only one queue."""
         area: Counter[str] = Counter()
         for run in runs:
             for gang, units in zip(run.gangs, run.units.tolist(), strict=True):
                 area[gang.queue] += units
         if len(area) > 1:
-            return BarGroups(queues_with_colors(area), True, ())
+            return GangColorGroups(queue_legend_names(area), True, ())
         bounds = gang_size_bounds(runs)[-SERIES:]
         unit = runs[0].unit if runs else GPUS
         names = tuple(format_gang_size(gang_size_range_name(bound, bounds), unit) for bound in bounds)
-        return BarGroups(names, False, bounds)
+        return GangColorGroups(names, False, bounds)
 
     def group_index(self, run: RunColumns, gang: int) -> int:
         """Return the index of the group, and so of the color, to which a gang of a run belongs."""
@@ -270,7 +272,7 @@ class BarGroups:
 
 
 def _gantt(
-    run: RunColumns, drawn: ChartNodes, bars: Sequence[_Bar], groups: BarGroups, until: float
+    run: RunColumns, drawn: ChartNodes, bars: Sequence[_Bar], groups: GangColorGroups, until: float
 ) -> Figure:
     unit = time_unit(until)
     borders = drawn.lane_borders

@@ -147,8 +147,10 @@ def measure_run(result: RunResult, fairness: Fairness) -> dict[str, float]:
     times, period = fairness.times - first, float(last - first)
     used = resources_in_use((run,))
     return {
-        "fairnessError": time_weighted_mean(times, fairness.fairness_error, period),
-        "jain": time_weighted_mean(times, fairness.jain_index, period) if len(times) and period > 0 else 1.0,
+        "fairnessError": time_weighted_mean(times, fairness.fairness_error_over_time, period),
+        "jain": time_weighted_mean(times, fairness.jain_index_over_time, period)
+        if len(times) and period > 0
+        else 1.0,
         "meanWait": metrics.mean_wait,
         "medianWait": metrics.median_wait,
         "worstWait": float(metrics.worst_wait),

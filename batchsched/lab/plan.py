@@ -81,7 +81,7 @@ class PlannedRun:
             text = text.replace(json.dumps(path), json.dumps(digest))
         return hashlib.sha256(text.encode()).hexdigest()[:_KEY_DIGITS]
 
-    def queues_with_changes(self, queues: Sequence[Queue]) -> tuple[Queue, ...]:
+    def queues_changed_by_policy(self, queues: Sequence[Queue]) -> tuple[Queue, ...]:
         """Return the queues of the workload and of this run, after the run's policy has changed their fields.
 
         Raises:
@@ -119,10 +119,10 @@ def plan_runs(scenario: Scenario) -> tuple[PlannedRun, ...]:
     Raises:
       InvalidInput: A policy sets an unknown field of the profile, or a file cannot be read.
     """
-    return tuple(runs_of_policies(scenario, scenario.policies, scenario.seeds))
+    return tuple(plan_runs_of_policies(scenario, scenario.policies, scenario.seeds))
 
 
-def runs_of_policies(
+def plan_runs_of_policies(
     scenario: Scenario, policies: Sequence[ScenarioPolicy], seeds: Sequence[int]
 ) -> Iterator[PlannedRun]:
     """Yield a run for each workload of a scenario with each of the given policies and seeds.

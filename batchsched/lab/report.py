@@ -6,7 +6,7 @@ from math import isnan
 from typing import Final
 
 from batchsched.api.core.node import Node
-from batchsched.api.core.quantity import format_count, format_quantity
+from batchsched.api.core.quantity import format_quantity, pluralize
 from batchsched.lab.conclusion import Conclusion, conclude_simulation, conclude_sweep
 from batchsched.lab.definitions import NO_SETTINGS, NO_VALUE, ReportedRunInput
 from batchsched.lab.distributions import box_plots_by_queue, box_plots_by_size
@@ -20,7 +20,7 @@ from batchsched.lab.document import (
     nonempty_sections,
 )
 from batchsched.lab.figure import Figure, axis, format_duration, format_signed, policy_color
-from batchsched.lab.gantt import BarGroups, draw_gantt_charts
+from batchsched.lab.gantt import GangColorGroups, draw_gantt_charts
 from batchsched.lab.measures import (
     Measure,
     RunOutcome,
@@ -44,7 +44,7 @@ from batchsched.lab.timelines import (
     draw_queue_length,
     draw_used_and_fair_shares,
     draw_utilisation,
-    queues_with_colors,
+    queue_legend_names,
 )
 
 _SIMULATION_NOTE: Final = (
@@ -87,7 +87,7 @@ def render_simulation_report(
     rows = summarize([(outcome,) for outcome in outcomes])
     gangs = max((len(run.gangs) for run in runs), default=0)
     arrivals = max((float(run.submitted.max()) for run in runs if len(run.gangs)), default=0.0)
-    groups = BarGroups.from_runs(runs)
+    groups = GangColorGroups.from_runs(runs)
     has_footnote = any(row.measure.title.endswith("*") for row in rows)
     footnote = utilisation_footnote([outcome.result for outcome in outcomes]) if has_footnote else ""
     return ReportDocument(
@@ -100,12 +100,12 @@ def render_simulation_report(
             ("Workload", f"{name}: {gangs:,} gangs arriving over {format_duration(arrivals)}"),
             ("Cluster", describe_cluster(nodes)),
             *settings.facts,
-            *settings.queue_names_row(),
+            *settings.facts_listing_queue_names(),
             ("Sessions", _by_policy({outcome.policy: outcome.result.sessions for outcome in outcomes})),
             ("Seed", str(outcomes[0].seed)),
             *_command_facts(settings),
         ),
-        definitions=settings.definition_tables(),
+        definitions=settings.policy_and_queue_tables(),
         legends=(
             LegendSection("Policies", tuple(policies), "policy"),
             LegendSection("Queues" if groups.by_queue else "Gang size", groups.names, "queue"),
@@ -179,7 +179,7 @@ def describe_cluster(nodes: Sequence[Node]) -> str:
     """Describe a cluster in one line, such as: 64 nodes, 512 GPUs, 6,144 CPUs, 64 TiB memory."""
     totals: dict[str, int] = {}
     for node in nodes:
-        for resource, amount in node.parse_allocatable().items():
+        for resource, amount in node.parse_allocatable_in_base_units().items():
             totals[resource] = totals.get(resource, 0) + amount
     named = sorted(totals, key=lambda name: (not name.endswith("/gpu"), name))
     parts = [
@@ -187,7 +187,7 @@ def describe_cluster(nodes: Sequence[Node]) -> str:
         for name in named
         if totals[name] and (name in ("cpu", "memory") or name.endswith("/gpu"))
     ]
-    return ", ".join([format_count(len(nodes), "node"), *parts])
+    return ", ".join([pluralize(len(nodes), "node"), *parts])
 
 
 def _amount(resource: str, amount: int) -> str:
@@ -253,10 +253,10 @@ def sweep_document(title: str, outcomes: Sequence[RunOutcome], settings: Reporte
         facts=(
             *_facts(outcomes, parts),
             *settings.facts,
-            *settings.queue_names_row(),
+            *settings.facts_listing_queue_names(),
             *_command_facts(settings),
         ),
-        definitions=settings.definition_tables(),
+        definitions=settings.policy_and_queue_tables(),
         legends=(
             LegendSection("Policies", policy_names, "policy"),
             *([LegendSection("Queues", queues, "queue")] if queues else []),
@@ -304,7 +304,7 @@ def _largest_queues(outcomes: Sequence[RunOutcome]) -> tuple[str, ...]:
         for column, queue in enumerate(outcome.fairness.queues):
             mean = float(held[:, column].mean()) if len(held) else 0.0
             sizes[queue] = sizes.get(queue, 0.0) + mean
-    return queues_with_colors(sizes)
+    return queue_legend_names(sizes)
 
 
 def _facts(outcomes: Sequence[RunOutcome], parts: Mapping[str, Policies]) -> Iterator[tuple[str, str]]:

@@ -12,9 +12,15 @@ from batchsched.errors import InvalidInput
 from batchsched.lab.definitions import reported_run_input_of_scenario
 from batchsched.lab.measures import MEASURES, RunOutcome
 from batchsched.lab.report import render_sweep_report
-from batchsched.lab.results import RUNS, planned_result_paths, read_finished_runs, read_outcome, read_plan
+from batchsched.lab.results import (
+    RUNS,
+    planned_result_paths,
+    read_outcome,
+    read_outcomes_with_planned_names,
+    read_plan,
+)
 from batchsched.lab.scenario import Scenario
-from batchsched.observability.http.html_page import table_page_values
+from batchsched.observability.http.html_page import template_values_of_table_pages
 
 TEMPLATE: Final = "runs.html.j2"
 LINKS: Final = (("All runs and their files", f"/{RUNS}"),)
@@ -77,7 +83,7 @@ class ResultPages:
             columns=("Gangs", *(measure.title for measure in shown), "Processor time"),
             rows=rows,
             finished=sum(bool(row["file"]) for row in rows),
-            **table_page_values(),
+            **template_values_of_table_pages(),
         )
 
     def result_file_path(self, name: str) -> Path | None:
@@ -98,7 +104,7 @@ class ResultPages:
         Raises:
           InvalidInput: No run has finished, or a file is not a result file.
         """
-        outcomes = read_finished_runs(self._folder, plan, self._read)
+        outcomes = read_outcomes_with_planned_names(self._folder, plan, self._read)
         if not outcomes:
             count = len(plan["runs"])
             raise InvalidInput(

@@ -95,9 +95,7 @@ def encode_outcome_as_parquet(outcome: RunOutcome) -> bytes:
     return _parquet(pa.table(row).replace_schema_metadata({"batchsched": __version__}))
 
 
-def result_file_with_names_of_run(
-    source: Path | BytesIO, run: PlannedRun, labels: Mapping[str, Any]
-) -> bytes:
+def copy_result_for_run(source: Path | BytesIO, run: PlannedRun, labels: Mapping[str, Any]) -> bytes:
     """Return a copy of a result file with the workload name, policy name and labels of another run.
 
     Args:
@@ -177,7 +175,7 @@ class ResultFile:
         Raises:
           OSError: The file cannot be written.
         """
-        write_atomically(self.path, result_file_with_names_of_run(source, self.run, self.labels))
+        write_atomically(self.path, copy_result_for_run(source, self.run, self.labels))
 
 
 def result_file_names(keys: Sequence[str]) -> tuple[str, ...]:
@@ -196,7 +194,7 @@ def result_file_names(keys: Sequence[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def result_files(folder: Path, runs: Sequence[PlannedRun]) -> tuple[ResultFile, ...]:
+def planned_result_files(folder: Path, runs: Sequence[PlannedRun]) -> tuple[ResultFile, ...]:
     """Return the result file of each run of a plan, in the order of the plan."""
     names = result_file_names([run.key for run in runs])
     return tuple(ResultFile(run, folder / RUNS / name) for run, name in zip(runs, names, strict=True))
@@ -224,7 +222,7 @@ def find_result_path(folder: Path, key: str) -> Path | None:
     return result or next((folder / TRIALS).glob(f"*-{key}.parquet"), None)
 
 
-def move_unplanned_files_away(folder: Path, runs: Sequence[PlannedRun]) -> None:
+def sync_result_files_with_plan(folder: Path, runs: Sequence[PlannedRun]) -> None:
     """Move result files of runs that the plan does not contain from `runs/` to `earlier/`.
 
     The files return if a later plan contains their runs. So queries over `runs/` read only the runs of the plan.
@@ -232,7 +230,7 @@ def move_unplanned_files_away(folder: Path, runs: Sequence[PlannedRun]) -> None:
     Raises:
       OSError: A file cannot be moved or written.
     """
-    files = result_files(folder, runs)
+    files = planned_result_files(folder, runs)
     planned = {file.path for file in files}
     for path in sorted((folder / RUNS).glob("*.parquet")):
         if path not in planned:
@@ -279,7 +277,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 def write_run_plan(folder: Path, scenario: Scenario, runs: Sequence[PlannedRun], command: str = "") -> None:
     """Write the plan of a result folder: the scenario, its planned runs, and the command that repeats them.
 
-    Result files of other scenarios leave `runs/`, as described for `move_unplanned_files_away`.
+    Result files of other scenarios leave `runs/`, as described for `sync_result_files_with_plan`.
 
     Raises:
       OSError: The file cannot be written.
@@ -294,7 +292,7 @@ def write_run_plan(folder: Path, scenario: Scenario, runs: Sequence[PlannedRun],
         ],
     }
     write_atomically(folder / PLAN, json.dumps(plan, indent=1).encode() + b"\n")
-    move_unplanned_files_away(folder, runs)
+    sync_result_files_with_plan(folder, runs)
 
 
 def read_plan(folder: Path) -> dict[str, Any]:
@@ -347,10 +345,10 @@ def read_outcomes(folder: Path) -> tuple[RunOutcome, ...]:
     Raises:
       InvalidInput: The folder is not a result folder, or a file in it is not a result file.
     """
-    return read_finished_runs(folder, read_plan(folder), read_outcome)
+    return read_outcomes_with_planned_names(folder, read_plan(folder), read_outcome)
 
 
-def read_finished_runs(
+def read_outcomes_with_planned_names(
     folder: Path, plan: Mapping[str, Any], read: Callable[[Path], RunOutcome]
 ) -> tuple[RunOutcome, ...]:
     """Return the outcomes of a plan's finished runs, with the workload and policy names that the plan states.
@@ -426,7 +424,7 @@ def _fairness(rows: Mapping[str, Any], resource: str) -> Fairness:
 
 def missing_runs(runs: Sequence[PlannedRun], folder: Path) -> tuple[PlannedRun, ...]:
     """Return the runs of a plan that have no result file yet."""
-    return tuple(file.run for file in result_files(folder, runs) if not file.path.exists())
+    return tuple(file.run for file in planned_result_files(folder, runs) if not file.path.exists())
 
 
 def sort_result_files_by_seed(files: Sequence[ResultFile]) -> tuple[ResultFile, ...]:
@@ -460,7 +458,7 @@ def execute_missing_runs(
 
     report_finished_runs(len(runs) - len(missing_runs(runs, folder)))
     return copy_or_execute_missing_runs(
-        sort_result_files_by_seed(result_files(folder, runs)), folder, workers, report_finished_runs
+        sort_result_files_by_seed(planned_result_files(folder, runs)), folder, workers, report_finished_runs
     )
 
 

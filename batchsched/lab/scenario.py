@@ -22,7 +22,7 @@ ALL_NAMES: Final = "*"
 SCENARIO_KIND: Final = "Scenario"
 
 
-class NodeFailureTimes(StrictModel):
+class NodeFailureSettings(StrictModel):
     """The mean time between two failures of a simulated node, and the mean time until the node is repaired.
 
     The seed determines the actual times.
@@ -37,7 +37,9 @@ class ClusterSpec(StrictModel):
 
     nodes: Count = Field(default=64, description="Number of nodes, all of the same size.")
     gpus_per_node: Count = Field(default=8, description="GPUs of each node.")
-    failures: NodeFailureTimes | None = Field(default=None, description="Failures of nodes; default: none.")
+    failures: NodeFailureSettings | None = Field(
+        default=None, description="Failures of nodes; default: none."
+    )
 
 
 class TraceWindow(StrictModel):

@@ -10,7 +10,7 @@ from typing import Any
 from batchsched.api.crd.validation import suggest_name
 from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput
-from batchsched.lab.plan import policy_profile, runs_of_policies
+from batchsched.lab.plan import plan_runs_of_policies, policy_profile
 from batchsched.lab.scenario import (
     ALL_NAMES,
     Scenario,
@@ -24,7 +24,7 @@ from batchsched.queues.tree import ENTITLING
 
 
 @dataclass(frozen=True, slots=True)
-class ComparedProfile:
+class ComparedPolicy:
     """A policy that is compared with others: its whole profile, and the queue fields that it changes.
 
     Args:
@@ -59,7 +59,7 @@ def indistinct_scenario_policy_warnings(scenario: Scenario) -> tuple[str, ...]:
     """Return a warning for each group of policies in a scenario that are certain to give equal results."""
     return indistinct_policy_warnings(
         [
-            ComparedProfile(
+            ComparedPolicy(
                 policy.name,
                 policy_profile(scenario.profile, policy),
                 policy.queues,
@@ -77,12 +77,12 @@ def _has_entitlements(scenario: Scenario, policy: ScenarioPolicy) -> bool:
     )
 
 
-def indistinct_policy_warnings(policies: Sequence[ComparedProfile]) -> tuple[str, ...]:
+def indistinct_policy_warnings(policies: Sequence[ComparedPolicy]) -> tuple[str, ...]:
     """Return a warning for each group of policies that are certain to give equal results.
 
     Such policies differ only in fields without effect, or in no field.
     """
-    groups: list[list[ComparedProfile]] = []
+    groups: list[list[ComparedPolicy]] = []
     for policy in policies:
         alike = (
             group for group in groups if group[0].settings_with_effect() == policy.settings_with_effect()
@@ -95,7 +95,7 @@ def indistinct_policy_warnings(policies: Sequence[ComparedProfile]) -> tuple[str
     return tuple(_indistinct_warning(group) for group in groups if len(group) > 1)
 
 
-def check_gang_orders(policies: Sequence[ComparedProfile]) -> None:
+def check_gang_orders(policies: Sequence[ComparedPolicy]) -> None:
     """Check that the gang orders of the policies exist and accept their arguments.
 
     Raises:
@@ -105,7 +105,7 @@ def check_gang_orders(policies: Sequence[ComparedProfile]) -> None:
         make_gang_order_policy(policy.profile.policy.name, policy.profile.policy.args)
 
 
-def _indistinct_warning(group: Sequence[ComparedProfile]) -> str:
+def _indistinct_warning(group: Sequence[ComparedPolicy]) -> str:
     names = ", ".join(policy.name for policy in group)
     profiles = [policy.profile.model_dump(mode="json", by_alias=True) for policy in group]
     differing = [name for name in profiles[0] if any(other[name] != profiles[0][name] for other in profiles)]
@@ -188,6 +188,6 @@ def _check_queue_changes(scenario: Scenario, policy: ScenarioPolicy) -> None:
     declared = {queue.name for queue in scenario.queues}
     changes = {name: fields for name, fields in policy.queues.items() if name in {*declared, ALL_NAMES}}
     run = next(
-        runs_of_policies(scenario, [policy.model_copy(update={"queues": changes})], scenario.seeds[:1])
+        plan_runs_of_policies(scenario, [policy.model_copy(update={"queues": changes})], scenario.seeds[:1])
     )
-    run.queues_with_changes(())
+    run.queues_changed_by_policy(())

@@ -21,7 +21,7 @@ import numpy as np
 from batchsched.api.crd.queue import Queue
 from batchsched.config.schema import Profile
 from batchsched.errors import BatchschedError, CommandError, InvalidInput
-from batchsched.lab.fairness import measure_fairness
+from batchsched.lab.fairness import measure_queue_shares
 from batchsched.lab.measures import RunOutcome, measure_run
 from batchsched.lab.plan import PlannedRun
 from batchsched.lab.scenario import ALL_NAMES, PhillySource, TraceWindow, WorkloadSpec
@@ -29,7 +29,7 @@ from batchsched.lab.workers import LabWorkers
 from batchsched.record.cluster_files import SessionSettings, read_cluster_files
 from batchsched.record.file import read_session_file as read_session
 from batchsched.runner.auto_scheduler import SimulationSchedulerBuilder
-from batchsched.scheduler.cluster_reader import read_cluster
+from batchsched.scheduler.cluster_reader import read_snapshot_from_files
 from batchsched.session.session import Session
 from batchsched.simulator import philly, swf
 from batchsched.simulator.generator import HOUR, GeneratorSettings, generate_workload
@@ -98,7 +98,7 @@ def build_outcome(
 
     The key of the outcome is empty.
     """
-    fairness = measure_fairness(result, queues, resource)
+    fairness = measure_queue_shares(result, queues, resource)
     return RunOutcome("", seed, result, fairness, measure_run(result, fairness), 0.0)
 
 
@@ -113,7 +113,7 @@ def simulate(
     schedulers = SimulationSchedulerBuilder(profile)
     result = simulate_workload(workload, schedulers.make_scheduler, settings, progress)
     result = replace(result, chosen_policies=schedulers.session_counts_by_policy)
-    return _with_reasons(result, schedulers.last_session, settings.seed)
+    return _with_reasons(result, schedulers.session_of_last_scheduler, settings.seed)
 
 
 def _with_reasons(result: RunResult, session: Session, seed: int) -> RunResult:
@@ -159,7 +159,7 @@ def create_workload_of_run(run: PlannedRun) -> Workload:
       InvalidInput: A file cannot be used, or a window begins after the end of its trace.
     """
     made = run.prepared or _named_source(run)
-    cluster = replace(made.cluster, queues=run.queues_with_changes(made.cluster.queues))
+    cluster = replace(made.cluster, queues=run.queues_changed_by_policy(made.cluster.queues))
     made = replace(made, name=run.workload.name, cluster=cluster)
     failures = run.cluster.failures
     if failures is None or made.outages or not made.arrivals:
@@ -201,7 +201,7 @@ def _from_source(run: PlannedRun) -> Workload:
         return philly.create_workload(window, cluster.nodes, cluster.gpus_per_node, name, queues)
     if spec.manifests is not None:
         settings = SessionSettings(run.profile, spec.manifests.now)
-        snapshot = read_cluster(read_cluster_files(spec.manifests.files), settings).snapshot
+        snapshot = read_snapshot_from_files(read_cluster_files(spec.manifests.files), settings).snapshot
         return workload_of_snapshot(snapshot, spec.manifests.now, spec.manifests.runtime, name)
     if spec.session is not None:
         record = read_session(spec.session.file)

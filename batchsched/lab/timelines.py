@@ -31,7 +31,7 @@ OTHER_QUEUES: Final = "other queues"
 """The name of all queues together that have no color of their own."""
 
 
-def bin_means(times: Floats, values: Floats, edges: Floats) -> Floats:
+def mean_per_interval(times: Floats, values: Floats, edges: Floats) -> Floats:
     """Return the mean of a step function over time in each of B intervals (bins).
 
     Args:
@@ -106,7 +106,7 @@ def _lines(runs: Sequence[RunColumns], values: Sequence[Floats], hover: str, fig
     data = []
     for index, (run, amounts) in enumerate(zip(runs, values, strict=True)):
         covered = edges[edges <= run.end] if run.end > edges[1] else edges[:2]
-        means = bin_means(run.times, amounts, covered)
+        means = mean_per_interval(run.times, amounts, covered)
         times = round_significant(covered[:-1] / unit.seconds)
         data.append(_line(run.policy, index, times, round_significant(means), hover))
     layout = {**figure.layout, "xaxis": time_axis(shown), "hovermode": "x unified"}
@@ -149,7 +149,7 @@ def draw_fairness_error(policies: Mapping[str, Sequence[RunOutcome]]) -> Figure:
         (),
         {"yaxis": axis("fairness error (%)", rangemode="tozero")},
     )
-    return _over_time(policies, lambda fairness: fairness.fairness_error * 100, "%{y:.3g}%", figure)
+    return _over_time(policies, lambda fairness: fairness.fairness_error_over_time * 100, "%{y:.3g}%", figure)
 
 
 def draw_jain_index(policies: Mapping[str, Sequence[RunOutcome]]) -> Figure:
@@ -162,7 +162,7 @@ def draw_jain_index(policies: Mapping[str, Sequence[RunOutcome]]) -> Figure:
         (),
         {},
     )
-    drawn = _over_time(policies, lambda fairness: fairness.jain_index, "%{y:.3f}", figure)
+    drawn = _over_time(policies, lambda fairness: fairness.jain_index_over_time, "%{y:.3f}", figure)
     # Most values are close to 1; on an axis from 0 the lines would coincide.
     lowest = min((value for line in drawn.data for value in line["y"]), default=0.0)
     scale = axis("Jain's index", range=[max(0.0, math.floor(lowest * 10 - 0.1) / 10), 1.02])
@@ -178,7 +178,7 @@ def draw_used_and_fair_shares(
       policy: The name of the policy.
       outcome: The run.
       span: The length of the time axis, in seconds.
-      queues: The queues with colors, as `queues_with_colors` returns them.
+      queues: The queues with colors, as `queue_legend_names` returns them.
       key: The key of the figure.
     """
     fairness = outcome.fairness
@@ -194,7 +194,7 @@ def draw_used_and_fair_shares(
         if not columns:
             continue
         for row, values in enumerate((fairness.held, fairness.fair)):
-            means = bin_means(_since_start(outcome), values[:, columns].sum(axis=1), edges) * 100
+            means = mean_per_interval(_since_start(outcome), values[:, columns].sum(axis=1), edges) * 100
             data.append(_area(name, index, row, edges[:-1] / unit.seconds, means))
     label = short_resource_name(fairness.resource, plural=True)
     layout = {
@@ -217,7 +217,7 @@ def draw_used_and_fair_shares(
     )
 
 
-def queues_with_colors(sizes: Mapping[str, float]) -> tuple[str, ...]:
+def queue_legend_names(sizes: Mapping[str, float]) -> tuple[str, ...]:
     """Return the names in the legend of a figure: the largest queues, then one name for all other queues.
 
     Args:
@@ -263,7 +263,7 @@ def _means(outcomes: Sequence[RunOutcome], values: Callable[[Fairness], Floats],
     rows = np.full((max(1, len(outcomes)), MAX_FAIRNESS_POINTS), np.nan)
     for row, outcome in enumerate(outcomes):
         active = edges[:-1] < max(arrival_span_seconds(outcome), edges[1])
-        rows[row, active] = bin_means(_since_start(outcome), values(outcome.fairness), edges)[active]
+        rows[row, active] = mean_per_interval(_since_start(outcome), values(outcome.fairness), edges)[active]
     defined = ~np.isnan(rows)
     return np.asarray(np.where(defined, rows, 0.0).sum(axis=0) / np.maximum(defined.sum(axis=0), 1))
 

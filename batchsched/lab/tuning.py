@@ -19,7 +19,7 @@ from typing import Any
 from batchsched.errors import InvalidInput
 from batchsched.lab.measures import Measure, RunOutcome, measure_by_name
 from batchsched.lab.pairs import PairedComparison, compare_pairs
-from batchsched.lab.plan import runs_of_policies
+from batchsched.lab.plan import plan_runs_of_policies
 from batchsched.lab.results import copy_or_execute_missing_runs, read_outcome
 from batchsched.lab.scenario import (
     Scenario,
@@ -112,7 +112,7 @@ class TuningResult:
         return difference if self.maximised else -difference
 
     @property
-    def worse_measures(self) -> tuple[PairedComparison, ...]:
+    def worse_comparisons(self) -> tuple[PairedComparison, ...]:
         """The measures, other than the objective, by which the best setting is worse than the scenario's policy.
 
         Only significant differences on the held-out seeds count.
@@ -210,7 +210,7 @@ class _SearchRuns:
         files = [
             tuning_result_file(resources.folder, run, number, stage, self._columns(policy))
             for number, policy in policies.items()
-            for run in runs_of_policies(self._scenario, [policy], seeds)
+            for run in plan_runs_of_policies(self._scenario, [policy], seeds)
         ]
         copy_or_execute_missing_runs(
             files,

@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
-from batchsched.api.core.quantity import format_count
+from batchsched.api.core.quantity import pluralize
 from batchsched.lab.conclusion import Conclusion
 from batchsched.lab.definitions import ReportedRunInput
 from batchsched.lab.document import Section, Table, TableCell, TableRow
@@ -17,7 +17,7 @@ from batchsched.lab.scenario import Scenario, TuningParameter, policy_with_setti
 from batchsched.lab.tuning import TuningResult
 
 
-def render_tuning(scenario: Scenario, result: TuningResult, settings: ReportedRunInput) -> str:
+def render_tuning_report(scenario: Scenario, result: TuningResult, settings: ReportedRunInput) -> str:
     """Return the HTML report of a search for policy parameters.
 
     Args:
@@ -30,7 +30,7 @@ def render_tuning(scenario: Scenario, result: TuningResult, settings: ReportedRu
     search = Section("Search", (_history(result), *_parameter_figures(result)))
     return replace(
         document,
-        conclusion=Conclusion((tuning_conclusion(result),), _seeds_text(scenario, result)),
+        conclusion=Conclusion((tuning_conclusion_text(result),), _seeds_text(scenario, result)),
         tables=(
             _found_values(scenario, result),
             *(replace(table, title="Check on other seeds") for table in document.tables),
@@ -56,7 +56,7 @@ def _of_compared_policies(
     )
 
 
-def tuning_conclusion(tuned: TuningResult) -> str:
+def tuning_conclusion_text(tuned: TuningResult) -> str:
     """Return the sentences that state whether a search improved its objective, and what became worse."""
     name, difference = tuned.measure.title.lower(), format_difference(tuned.objective_comparison)
     is_equal = tuned.objective_comparison.outcome == "same"
@@ -71,15 +71,15 @@ def tuning_conclusion(tuned: TuningResult) -> str:
             seed_count = tuned.seed_count_to_detect_gain
             text += f" About {seed_count} seeds are needed to confirm a gain this small (tune.heldOut)."
     costs = ", ".join(
-        f"{cost.measure.title.lower()} {format_difference(cost)}" for cost in tuned.worse_measures
+        f"{cost.measure.title.lower()} {format_difference(cost)}" for cost in tuned.worse_comparisons
     )
     return f"{text} Worse: {costs}." if costs else f"{text} No other measure is significantly worse."
 
 
 def _seeds_text(scenario: Scenario, result: TuningResult) -> str:
     return (
-        f"The search tried {format_count(len(result.tried), 'setting')} on {format_count(len(scenario.seeds), 'seed')} "
-        f"and checked the best one on {format_count(len(result.held_out), 'other seed')}."
+        f"The search tried {pluralize(len(result.tried), 'setting')} on {pluralize(len(scenario.seeds), 'seed')} "
+        f"and checked the best one on {pluralize(len(result.held_out), 'other seed')}."
     )
 
 

@@ -31,7 +31,7 @@ from batchsched.api.core.quantity import format_quantity, parse_amount
 from batchsched.api.core.selector import LabelSelector, NodeSelector, SelectorRequirement
 from batchsched.api.core.volume import StorageClass, Volume
 from batchsched.api.snapshot import Snapshot
-from batchsched.api.template_claims import with_claims_of_new_pods
+from batchsched.api.template_claims import with_template_claims_of_hypothetical_pods
 from batchsched.errors import InvalidInput, InvalidQuantity
 
 
@@ -49,9 +49,9 @@ def pod_spec_with_defaults(spec: PodSpec) -> PodSpec:
     )
 
 
-def as_created_in_cluster(snapshot: Snapshot, now: float) -> Snapshot:
+def snapshot_with_creation_times_and_claims(snapshot: Snapshot, now: float) -> Snapshot:
     """Return the Snapshot with the creation times and the pods' ResourceClaims that a cluster would add."""
-    return _with_creation_times(with_claims_of_new_pods(snapshot), now)
+    return _with_creation_times(with_template_claims_of_hypothetical_pods(snapshot), now)
 
 
 def _with_creation_times(snapshot: Snapshot, now: float) -> Snapshot:
@@ -88,7 +88,7 @@ def _born(pod: Pod, created: str) -> Pod:
     return replace(pod, metadata=replace(pod.metadata, creation_timestamp=created))
 
 
-def storage_class_with_binding_mode(storage_class: StorageClass) -> StorageClass:
+def storage_class_with_default_binding_mode(storage_class: StorageClass) -> StorageClass:
     """Return a StorageClass with the volume binding mode Immediate if it states no mode."""
     if storage_class.volume_binding_mode is not None:
         return storage_class
@@ -153,7 +153,7 @@ MAX_NODE_AMOUNT: Final = 2**53
 _MAX_INT64: Final = 2**63 - 1
 
 
-def check_amounts(amounts: Amounts | None, field: str, most: int = _MAX_INT64) -> None:
+def check_resource_quantities(amounts: Amounts | None, field: str, most: int = _MAX_INT64) -> None:
     """Check that resource quantities are valid, not negative, and not larger than `most`.
 
     The maximum is in base units of the resource, such as milli-CPU or bytes.
@@ -162,10 +162,12 @@ def check_amounts(amounts: Amounts | None, field: str, most: int = _MAX_INT64) -
       InvalidInput: an amount is not a quantity, is negative, or is too large.
     """
     for resource, text in (amounts or {}).items():
-        check_amount(resource, text, f"{field}.{resource}", most)
+        check_resource_quantity(resource, text, f"{field}.{resource}", most)
 
 
-def check_amount(resource: str, text: str | int | float, field: str, most: int = _MAX_INT64) -> None:
+def check_resource_quantity(
+    resource: str, text: str | int | float, field: str, most: int = _MAX_INT64
+) -> None:
     """Check that the quantity of one resource is valid, not negative, and not larger than `most`.
 
     The maximum is in base units of the resource, such as milli-CPU or bytes.
@@ -195,8 +197,8 @@ def check_node(node: Node) -> None:
     Raises:
       InvalidInput: an amount or a taint is invalid.
     """
-    check_amounts(node.status.allocatable, "status.allocatable", MAX_NODE_AMOUNT)
-    check_amounts(node.status.capacity, "status.capacity", MAX_NODE_AMOUNT)
+    check_resource_quantities(node.status.allocatable, "status.allocatable", MAX_NODE_AMOUNT)
+    check_resource_quantities(node.status.capacity, "status.capacity", MAX_NODE_AMOUNT)
     for index, taint in enumerate(node.taints):
         _one_of(taint.effect, _EFFECTS[1:], f"spec.taints[{index}].effect")
 
@@ -210,7 +212,7 @@ def check_pod_spec(spec: PodSpec) -> None:
     _check_containers(spec.containers, "spec.containers")
     _check_containers(spec.init_containers or (), "spec.initContainers")
     _check_resources(spec.resources, "spec.resources")
-    check_amounts(spec.overhead, "spec.overhead", MAX_POD_AMOUNT)
+    check_resource_quantities(spec.overhead, "spec.overhead", MAX_POD_AMOUNT)
     if spec.priority is not None:
         check_int32(spec.priority, "spec.priority")
     for index, toleration in enumerate(spec.tolerations or ()):
@@ -230,14 +232,14 @@ def check_pod_status(status: PodStatus) -> None:
       InvalidInput: an amount is invalid.
     """
     _check_resources(status.resources, "status.resources")
-    check_amounts(status.allocated_resources, "status.allocatedResources", MAX_POD_AMOUNT)
+    check_resource_quantities(status.allocated_resources, "status.allocatedResources", MAX_POD_AMOUNT)
     for name, statuses in (
         ("containerStatuses", status.container_statuses),
         ("initContainerStatuses", status.init_container_statuses),
     ):
         for index, container_status in enumerate(statuses or ()):
             _check_resources(container_status.resources, f"status.{name}[{index}].resources")
-            check_amounts(
+            check_resource_quantities(
                 container_status.allocated_resources,
                 f"status.{name}[{index}].allocatedResources",
                 MAX_POD_AMOUNT,
@@ -284,8 +286,8 @@ def _check_containers(containers: Iterable[Container], field: str) -> None:
 
 def _check_resources(resources: ResourceRequirements | None, field: str) -> None:
     if resources is not None:
-        check_amounts(resources.requests, f"{field}.requests", MAX_POD_AMOUNT)
-        check_amounts(resources.limits, f"{field}.limits")
+        check_resource_quantities(resources.requests, f"{field}.requests", MAX_POD_AMOUNT)
+        check_resource_quantities(resources.limits, f"{field}.limits")
 
 
 def _check_toleration(toleration: Toleration, field: str) -> None:

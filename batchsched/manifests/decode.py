@@ -13,8 +13,8 @@ import msgspec
 from pydantic import BaseModel, ValidationError
 
 from batchsched.api.core.metadata import ObjectMeta
-from batchsched.api.core.pod import Pod, PodSpec, PodStatus, keys_of_unused_specs
-from batchsched.api.core.pod_field_limits import LARGE_SPEC_BYTES, without_fields_above_limit
+from batchsched.api.core.pod import Pod, PodSpec, PodStatus, keys_of_unreferenced_pod_specs
+from batchsched.api.core.pod_field_limits import LARGE_SPEC_BYTES, reduce_pending_spec_above_field_limit
 from batchsched.api.core.volume import StorageClass
 from batchsched.api.crd.base import without_nulls
 from batchsched.api.crd.podgroup import PodGroup
@@ -31,9 +31,9 @@ from batchsched.api.json_errors import to_field_error
 from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME, ObjectKind
 from batchsched.errors import InvalidInput
 from batchsched.manifests import api_server, creation_checks
-from batchsched.manifests.api_server import pod_spec_with_defaults, storage_class_with_binding_mode
+from batchsched.manifests.api_server import pod_spec_with_defaults, storage_class_with_default_binding_mode
 from batchsched.manifests.documents import Document, can_be_object_name
-from batchsched.manifests.object_checks import check_object
+from batchsched.manifests.object_checks import check_object_at_every_write
 
 Object = msgspec.Struct | BaseModel
 FILE_KIND_BY_GROUP_AND_NAME: Final = (
@@ -96,7 +96,7 @@ class Decoder:
         try:
             decoded = self._decoded(document, kind)
             if self._from_files and decoded.metadata.name:
-                # It checks names more strictly than `check_names`.
+                # It checks names more strictly than `check_namespace_and_name`.
                 creation_checks.check_object_at_creation(decoded)
                 return decoded
         except InvalidInput as error:
@@ -107,7 +107,7 @@ class Decoder:
             raise ObjectDecodeError(field_errors(error, model)) from error
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise ObjectDecodeError((to_field_error(error),)) from error
-        check_names(decoded.metadata.namespace, decoded.metadata.name)
+        check_namespace_and_name(decoded.metadata.namespace, decoded.metadata.name)
         return decoded
 
     def _decoded(self, document: Document, kind: ObjectKind) -> Any:
@@ -116,13 +116,13 @@ class Decoder:
         if issubclass(kind.type, BaseModel):
             return kind.type.model_validate(without_nulls(msgspec.json.decode(document.raw)))
         decoded = self._read(document.raw, kind.type, "")
-        check_object(decoded)
+        check_object_at_every_write(decoded)
         if isinstance(decoded, ExternalPodGroup):
             return convert_to_pod_group_or_tree_group(decoded)
         if isinstance(decoded, ExternalTopology):
             return convert_topology(decoded)
         if isinstance(decoded, StorageClass) and not self._trusted:
-            return storage_class_with_binding_mode(decoded)
+            return storage_class_with_default_binding_mode(decoded)
         return decoded
 
     def _pod(self, document: Document) -> Pod:
@@ -154,7 +154,8 @@ class Decoder:
         self._decoded_pods = self._new_spec_bytes = 0
         digest_counts = Counter(map(id, self._specs.values()))
         unused = {
-            id(self._canonical.pop(key)) for key in keys_of_unused_specs(self._canonical, digest_counts)
+            id(self._canonical.pop(key))
+            for key in keys_of_unreferenced_pod_specs(self._canonical, digest_counts)
         }
         self._specs = {digest: spec for digest, spec in self._specs.items() if id(spec) not in unused}
 
@@ -172,7 +173,7 @@ class Decoder:
             creation_checks.check_pod_spec_at_creation(spec)
         # Most specs are small: comparing each with the limits would make the first list of a cluster slower.
         if not self._trusted and memoryview(raw).nbytes >= LARGE_SPEC_BYTES:
-            spec = without_fields_above_limit(spec)
+            spec = reduce_pending_spec_above_field_limit(spec)
         encoded = msgspec.json.encode(spec)
         canonical = self._canonical.setdefault(hashlib.sha256(encoded).digest(), spec)
         if canonical is spec:
@@ -205,7 +206,7 @@ class Decoder:
             raise ObjectDecodeError((to_field_error(error, field),)) from error
 
 
-def check_names(namespace: str | None, name: str) -> None:
+def check_namespace_and_name(namespace: str | None, name: str) -> None:
     """Check that the namespace and the name of an object follow the rules for names.
 
     Raises:

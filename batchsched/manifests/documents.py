@@ -178,7 +178,7 @@ class Document(msgspec.Struct, frozen=True, gc=False):
         name = metadata.name
         if not isinstance(name, str) or not name:
             return f"{kind} ({self.place})"
-        return object_title(kind, (metadata.namespace or "default") if namespaced else "", name)
+        return format_kind_and_name(kind, (metadata.namespace or "default") if namespaced else "", name)
 
 
 def can_be_object_name(text: str) -> bool:
@@ -197,7 +197,7 @@ def _readable_name(name: Any) -> str:
     return repr(text if len(text) <= _MAX_SHOWN_NAME else f"{text[:_MAX_SHOWN_NAME]}...")
 
 
-def object_title(kind: str, namespace: Any, name: Any) -> str:
+def format_kind_and_name(kind: str, namespace: Any, name: Any) -> str:
     """Return the kind, namespace and name of an object for messages.
 
     Args:
@@ -208,7 +208,7 @@ def object_title(kind: str, namespace: Any, name: Any) -> str:
     return f"{kind} {f'{_readable_name(namespace)}/' if namespace else ''}{_readable_name(name)}"
 
 
-def invalid_envelope_error(
+def not_an_object_error(
     error: Exception, raw: msgspec.Raw | bytes, file: str, object_name: str
 ) -> InvalidInput:
     """Return the error that describes why a JSON text is not a Kubernetes object.
@@ -299,7 +299,7 @@ def _objects(raw: msgspec.Raw | bytes, file: str, place: str, api_version: str, 
     try:
         envelope = ENVELOPE_DECODER.decode(raw)
     except (msgspec.ValidationError, UnicodeDecodeError) as error:
-        yield invalid_envelope_error(error, raw, file, f"({place})")
+        yield not_an_object_error(error, raw, file, f"({place})")
         return
     if kind and not envelope.kind:
         envelope = msgspec.structs.replace(envelope, api_version=api_version, kind=kind)

@@ -29,7 +29,11 @@ from batchsched.api.external.coscheduling import COSCHEDULING_LABEL
 from batchsched.api.external.kai import KAI_ANNOTATION, KAI_QUEUE, KAI_SUB_GROUP
 from batchsched.api.external.volcano import VOLCANO_ANNOTATIONS, VOLCANO_QUEUE, VOLCANO_TASK
 from batchsched.api.gang import gang_identity
-from batchsched.api.owner_keys import OWNER_KEYS, is_spark_driver, title_of_controller
+from batchsched.api.owner_keys import (
+    OWNER_KEYS,
+    is_spark_driver_without_application,
+    owner_title_for_messages,
+)
 from batchsched.api.priority import SYSTEM_PRIORITIES, PriorityTable
 from batchsched.api.queue_access import DEFAULT_QUEUE_LABEL
 from batchsched.api.snapshot import Snapshot
@@ -205,7 +209,9 @@ def _misspelt_keys(
     first: dict[str, Pod] = {}
     for pod in pods:
         for key in (pod.metadata.labels if place == "label" else pod.metadata.annotations) or ():
-            if key not in OWNER_KEYS or not is_spark_driver(pod):  # a driver owns its executors
+            if key not in OWNER_KEYS or not is_spark_driver_without_application(
+                pod
+            ):  # a driver owns its executors
                 counts[key] += 1
                 first.setdefault(key, pod)
     other_place = "annotation" if place == "label" else "label"
@@ -216,13 +222,15 @@ def _misspelt_keys(
         elif key in OWNER_KEYS:
             yield (
                 f"pod {first[key].key}{more}: {place} {key!r} has no effect on pods; "
-                f"move it from the pod template to the metadata of {title_of_controller(first[key])}"
+                f"move it from the pod template to the metadata of {owner_title_for_messages(first[key])}"
             )
         elif key.startswith(_OWN_PREFIX) or _is_misspelt(key, known_keys):
             suggested_keys = known_keys | OWNER_KEYS if key.startswith(_OWN_PREFIX) else known_keys
             advice = suggest_name(key, sorted(suggested_keys))
             if any(advice == f"did you mean {name}?" for name in OWNER_KEYS - known_keys - known_elsewhere):
-                advice = f"{advice.removesuffix('?')}, in the metadata of {title_of_controller(first[key])}?"
+                advice = (
+                    f"{advice.removesuffix('?')}, in the metadata of {owner_title_for_messages(first[key])}?"
+                )
             yield f"pod {first[key].key}{more}: unknown {place} {key!r} has no effect; {advice}"
 
 

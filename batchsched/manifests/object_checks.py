@@ -10,13 +10,13 @@ from batchsched.api.core.cluster_objects import PodDisruptionBudget, PriorityCla
 from batchsched.api.core.node import Node
 from batchsched.api.core.node_resource_topology import NodeResourceTopology
 from batchsched.api.core.volume import CSIStorageCapacity, PersistentVolume, PersistentVolumeClaim
-from batchsched.api.external.hyper_node import HyperNode, find_pattern_problem
+from batchsched.api.external.hyper_node import HyperNode, describe_unusable_pattern
 from batchsched.errors import InvalidInput
 from batchsched.manifests import api_server
 from batchsched.manifests.device_checks import check_device_quantities
 
 
-def check_object(decoded: msgspec.Struct) -> None:
+def check_object_at_every_write(decoded: msgspec.Struct) -> None:
     """Check a decoded object with the rules for its kind that the API server applies at every write.
 
     Raises:
@@ -30,14 +30,16 @@ def check_object(decoded: msgspec.Struct) -> None:
         case PodDisruptionBudget() | ReplicaSet() | StatefulSet():
             api_server.check_label_selector(decoded.spec.selector, "spec.selector")
         case PersistentVolume():
-            api_server.check_amounts(decoded.spec.capacity, "spec.capacity")
+            api_server.check_resource_quantities(decoded.spec.capacity, "spec.capacity")
             affinity = decoded.spec.node_affinity
             api_server.check_node_selector(
                 affinity.required if affinity else None, "spec.nodeAffinity.required"
             )
         case PersistentVolumeClaim():
             requested = decoded.spec.resources
-            api_server.check_amounts(requested.requests if requested else None, "spec.resources.requests")
+            api_server.check_resource_quantities(
+                requested.requests if requested else None, "spec.resources.requests"
+            )
             api_server.check_label_selector(decoded.spec.selector, "spec.selector")
         case CSIStorageCapacity():
             for name, amount in (
@@ -45,7 +47,7 @@ def check_object(decoded: msgspec.Struct) -> None:
                 ("maximumVolumeSize", decoded.maximum_volume_size),
             ):
                 if amount is not None:
-                    api_server.check_amount("storage", amount, name)
+                    api_server.check_resource_quantity("storage", amount, name)
             api_server.check_label_selector(decoded.node_topology, "nodeTopology")
         case HyperNode() | NodeResourceTopology():
             _check_custom_object(decoded)
@@ -76,7 +78,7 @@ def _check_hyper_node(hyper_node: HyperNode) -> None:
         api_server.check_label_selector(member.selector.label_match, f"{field}.labelMatch")
         if member.selector.regex_match is not None:
             pattern = member.selector.regex_match.pattern
-            problem = find_pattern_problem(pattern)
+            problem = describe_unusable_pattern(pattern)
             if problem:
                 raise InvalidInput(f"{pattern[:60]!r} {problem}", field=f"{field}.regexMatch.pattern")
 
@@ -90,6 +92,6 @@ def _check_node_resource_topology(topology: NodeResourceTopology) -> None:
     for number, zone in enumerate(topology.zones):
         for index, resource in enumerate(zone.resources or ()):
             field = f"zones[{number}].resources[{index}]"
-            api_server.check_amount(resource.name, resource.capacity, f"{field}.capacity")
-            api_server.check_amount(resource.name, resource.allocatable, f"{field}.allocatable")
-            api_server.check_amount(resource.name, resource.available, f"{field}.available")
+            api_server.check_resource_quantity(resource.name, resource.capacity, f"{field}.capacity")
+            api_server.check_resource_quantity(resource.name, resource.allocatable, f"{field}.allocatable")
+            api_server.check_resource_quantity(resource.name, resource.available, f"{field}.available")

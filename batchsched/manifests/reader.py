@@ -24,7 +24,7 @@ from batchsched.api.crd.validation import (
     unknown_sub_group_warnings,
 )
 from batchsched.api.decision import SetAside
-from batchsched.api.external.conversion import with_gang_labels, with_tree_labels
+from batchsched.api.external.conversion import with_gang_labels, with_gang_labels_of_tree
 from batchsched.api.external.group_tree import TreeGroup, convert_trees_to_pod_groups
 from batchsched.api.external.hyper_node import HYPER_NODE_KIND, HyperNodeTree
 from batchsched.api.snapshot import OBJECT_KINDS, ObjectKind, Snapshot, api_group
@@ -264,7 +264,7 @@ class _Cluster:
 
     def _counts(self, pod: Pod) -> bool:
         """Return whether a pod belongs to the snapshot: finished pods and pending pods of other schedulers do not."""
-        if pod.is_relevant_to((self.scheduler_name,)):
+        if pod.is_relevant_to_schedulers((self.scheduler_name,)):
             return True
         if not pod.finished:
             self.foreign_pods.setdefault(pod.spec.scheduler_name, []).append(pod.key)
@@ -322,7 +322,9 @@ class _Cluster:
             self.set_aside_objects.append(SetAside(file, name, problem.field, problem.message))
         self.usable -= len({(problem.group.is_composite, problem.group.key) for problem in trees.problems})
         self.objects["pods"] = [
-            with_tree_labels(pod, trees.places) if pod.spec.scheduler_name == self.scheduler_name else pod
+            with_gang_labels_of_tree(pod, trees.places)
+            if pod.spec.scheduler_name == self.scheduler_name
+            else pod
             for pod in self.objects["pods"]
         ]
 
@@ -332,7 +334,7 @@ class _Cluster:
         topology = tree.topology
         if topology is None:
             return
-        self.objects["nodes"] = [tree.with_tier_labels(node) for node in self.objects["nodes"]]
+        self.objects["nodes"] = [tree.node_with_tier_labels(node) for node in self.objects["nodes"]]
         if all(other.name != topology.name for other in self.objects["topologies"]):
             self.objects["topologies"].append(topology)
 

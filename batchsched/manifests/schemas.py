@@ -164,17 +164,17 @@ DEFINITIONS: Final = (
 )
 
 
-def pod_group_crd() -> str:
+def pod_group_crd_yaml() -> str:
     """Return the CustomResourceDefinition of PodGroup as YAML."""
     return _text(DEFINITIONS[0])
 
 
-def queue_crd() -> str:
+def queue_crd_yaml() -> str:
     """Return the CustomResourceDefinition of Queue as YAML."""
     return _text(DEFINITIONS[1])
 
 
-def topology_crd() -> str:
+def topology_crd_yaml() -> str:
     """Return the CustomResourceDefinition of Topology as YAML."""
     return _text(DEFINITIONS[2])
 

@@ -34,17 +34,17 @@ _READ_ANNOTATION_DOMAINS: Final = (
 """The prefixes of annotations that decisions read. Others may contain whole manifests, as for `kubectl apply`."""
 
 
-def strip_object(manifest: Mapping[str, Any], kind: ObjectKind) -> dict[str, Any]:
+def keep_fields_that_decisions_read(manifest: Mapping[str, Any], kind: ObjectKind) -> dict[str, Any]:
     """Return an object reduced to its apiVersion, its kind, and the fields on which decisions depend."""
     if issubclass(kind.type, BaseModel):  # the API server knows all fields of these kinds, and none is free
         kept = {name: value for name, value in manifest.items() if name in ("spec", "status")}
-        kept["metadata"] = strip_value(manifest.get("metadata"), ObjectMeta)
+        kept["metadata"] = keep_fields_of_class(manifest.get("metadata"), ObjectMeta)
     else:
-        kept = strip_value(manifest, kind.type)
+        kept = keep_fields_of_class(manifest, kind.type)
     return {"apiVersion": kind.api_version, "kind": kind.name, **kept}
 
 
-def strip_value(value: Any, kind: type[msgspec.Struct]) -> Any:
+def keep_fields_of_class(value: Any, kind: type[msgspec.Struct]) -> Any:
     """Return a part of an object, such as a pod's spec, with only the fields of the class `kind`."""
     return _strip(value, _type_of(kind))
 

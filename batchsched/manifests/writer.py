@@ -26,7 +26,7 @@ def to_json(snapshot: Snapshot) -> bytes:
     return b'{"apiVersion":"v1","kind":"List","items":[\n' + items + b"\n]}\n"
 
 
-def from_json(data: bytes, file: str = "") -> Snapshot:
+def decode_snapshot_from_json(data: bytes, file: str = "") -> Snapshot:
     """Read a Snapshot from JSON that `to_json` wrote, without setting defaults and without validation.
 
     Raises:

@@ -50,7 +50,7 @@ class RecordedSession:
     decision: Decision
     answers: ExternalAnswers
 
-    def to_session_file(self) -> bytes:
+    def encode_as_session_file(self) -> bytes:
         """Return this session as the bytes of a session file, which `batchsched replay` reads."""
         session_input = self.session_input
         content, _ = encode_session_file(
@@ -174,14 +174,14 @@ class ActivityRecorder:
         """
         profile = profile_scheduler.profile
         timed = self.telemetry(profile)
-        timed.observe_point_duration()
+        timed.observe_extension_point_duration()
         stages = {name: round(seconds, _DIGITS) for name, seconds in timed.stages.items()}
         if took > LONG_SESSION_SECONDS:
             self._record_long_session(profile, timed, took)
         timed.clear_session_durations()
         begun = self._clock.now() - took
         self._number += 1
-        self.counting.count_session(
+        self.counting.record_session_metrics(
             profile.scheduler_name, profile_scheduler.taking_part, begun, decision, took
         )
         self._remember(profile_scheduler, decision)
@@ -236,7 +236,7 @@ class ActivityRecorder:
 
         The scheduler calls this method after each explanation.
         """
-        self.counting.count_explanation(outcome)
+        self.counting.record_explanation_metrics(outcome)
         key = outcome.refusal.pod_group
         if outcome.explained is not None and self.refusals.get(key) == outcome.refusal:
             self.refusals[key] = outcome.explained
@@ -250,7 +250,7 @@ class ActivityRecorder:
           problem: The error message, "" after success.
           seconds: The duration of PreBind, Bind and PostBind.
         """
-        self.counting.count_binding(pod, problem, self._clock.now(), seconds)
+        self.counting.record_binding_metrics(pod, problem, self._clock.now(), seconds)
         if problem:
             log_warning(_LOG, "Binding failed", pod=pod.key, node=node, problem=problem)
         else:
@@ -260,7 +260,7 @@ class ActivityRecorder:
         """Log the eviction of a pod. The evictor calls this method."""
         log_info(_LOG, 1, "Evicted", pod=pod.key, node=pod.node, reason=reason, message=message)
 
-    def drop_metric_of_long_session(self, now: float) -> None:
+    def clear_expired_long_session_metric(self, now: float) -> None:
         """Remove the metric of the latest long session if that session ended more than 10 minutes ago.
 
         `now` is the present monotonic time.
@@ -268,12 +268,12 @@ class ActivityRecorder:
         if now - self._long_session_time > LONG_SESSION_SHOWN_SECONDS:
             self.metrics.long_session_gang.clear()
 
-    async def scrape_metrics(self, service: SchedulerApp, gauges: MetricsCollector) -> bytes:
+    async def update_and_export_metrics(self, service: SchedulerApp, gauges: MetricsCollector) -> bytes:
         """Update the gauges, and return all metrics in the text format of Prometheus."""
         self.metrics.leader.labels(self._lease).set(service.is_leading)
         now = self._clock.monotonic()
         gauges.update_gauges(service.profile_schedulers, now)
-        self.drop_metric_of_long_session(now)
+        self.clear_expired_long_session_metric(now)
         self.metrics.name_conflicts.clear()
         for name, deployment in service.conflicting_deployments.items():
             self.metrics.name_conflicts.labels(name, deployment).set(1)

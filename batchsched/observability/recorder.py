@@ -89,12 +89,12 @@ class MetricsTelemetry(Telemetry):
             spent = perf_counter() - begun
             self._metrics.cached_child(self._metrics.plugin_duration, plugin, point, status).observe(spent)
             if point != self._point:
-                self.observe_point_duration()
+                self.observe_extension_point_duration()
             self._point = point
             self._spent += spent
             self._status = _ERROR if status == _ERROR else self._status
 
-    def observe_point_duration(self) -> None:
+    def observe_extension_point_duration(self) -> None:
         """Add to a histogram how long all plugin calls at the present extension point took together."""
         if self._point:
             labels = (self._point, self._status, self._profile)
@@ -115,13 +115,13 @@ class MetricsRecorder:
         """For each pod that is being bound, by key and UID, because a new pod may have the name of a deleted one:
         profile, session start, first attempt (seconds since 1970), attempts."""
 
-    def count_request(self, method: str, status: str, seconds: float) -> None:
+    def record_request_metrics(self, method: str, status: str, seconds: float) -> None:
         """Update the metrics of requests to the API server after a request."""
         metrics = self._metrics
         metrics.cached_child(metrics.requests, status, method).inc()
         metrics.cached_child(metrics.request_duration, method).observe(seconds)
 
-    def count_session(
+    def record_session_metrics(
         self, profile: str, entities: tuple[Entity, ...], begun: float, decision: Decision, took: float
     ) -> None:
         """Update the metrics of sessions, gangs, pods and refusals after a session.
@@ -174,21 +174,21 @@ class MetricsRecorder:
         for count in victims.values():
             self._metrics.preemption_victims.observe(count)
 
-    def count_explanation(self, outcome: ExplanationOutcome) -> None:
+    def record_explanation_metrics(self, outcome: ExplanationOutcome) -> None:
         """Update the metrics of explanations after an explanation of a refused gang ended."""
         labels = (outcome.result.value, outcome.profile)
         self._metrics.explanations.labels(*labels).inc()
         self._metrics.explanation_seconds.labels(*labels).inc(outcome.seconds)
 
-    def count_forecast(self, outcome: ForecastOutcome) -> None:
+    def record_forecast_metrics(self, outcome: ForecastOutcome) -> None:
         """Update the metrics of the policy `auto` after a forecast ended."""
         metrics, choice = self._metrics, outcome.choice
         metrics.forecast_seconds.labels(outcome.profile).inc(outcome.seconds)
         for policy in choice.forecasts:
             metrics.policy_chosen.labels(policy, outcome.profile).set(float(policy == choice.policy))
-        metrics.policy_changes.labels(outcome.profile).inc(float(choice.is_change))
+        metrics.policy_changes.labels(outcome.profile).inc(float(choice.changes_gang_order))
 
-    def count_binding(self, pod: Pod, problem: str, now: float, seconds: float) -> None:
+    def record_binding_metrics(self, pod: Pod, problem: str, now: float, seconds: float) -> None:
         """Update the metrics of bindings and scheduling attempts after the binding of a pod succeeded or failed.
 
         Args:

@@ -73,12 +73,12 @@ class BalancedAllocation(SignaturePlugin, PreScorePlugin, ScorePlugin):
         resources = state.read(SCORED) if state.has(SCORED) else self._scored(pod, nodes)
         if not resources:
             return np.full(len(nodes), MIDDLE + MIDDLE // 2, np.int64)
-        before, after = balance_scores(resources, nodes)
+        before, after = balance_without_and_with_pod(resources, nodes)
         gain: IntArray = after - before
         return MIDDLE + (MIDDLE + gain) // 2
 
 
-def balance_scores(resources: ScoredResources, nodes: Nodes) -> IntArray:
+def balance_without_and_with_pod(resources: ScoredResources, nodes: Nodes) -> IntArray:
     """Return an array [2, n] with the resource balance of n nodes: row 0 without the pod, row 1 with the pod.
 
     The balance is 100 less the standard deviation of the used fractions in percent.

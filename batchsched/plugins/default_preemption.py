@@ -195,13 +195,13 @@ def ineligibility_reason(pod: PodClass, scan: FilterResult, handle: PostFilterHa
     if node is None or scan.code_at(node) is Code.UNRESOLVABLE:
         return ""
     leaving = (
-        handle.priority_of(existing) < pod.priority and terminating_by_preemption(existing)
+        handle.priority_of(existing) < pod.priority and is_terminating_by_preemption(existing)
         for existing in handle.node_table.pod_table.pods_on(node)
     )
     return TERMINATING if any(leaving) else ""
 
 
-def terminating_by_preemption(pod: Pod) -> bool:
+def is_terminating_by_preemption(pod: Pod) -> bool:
     """Return True if a pod is being deleted because it was preempted."""
     if not pod.terminating:
         return False

@@ -45,7 +45,7 @@ class GangScheduling:
         if gang.existing < gang.minimum:
             reason = NOT_ENOUGH.format(existing=gang.existing, minimum=gang.minimum)
         else:
-            name, least = gang.lacking_subgroup_with_minimum()
+            name, least = gang.first_subgroup_below_minimum()
             reason = NOT_ENOUGH_SUB.format(existing=gang.sub_existing.get(name, 0), minimum=least, name=name)
         return PreFilterAnswer(Status(Code.UNRESOLVABLE, (reason,)))
 

@@ -48,11 +48,11 @@ class ImageLocality(SignaturePlugin, ScorePlugin):
 
     @override
     def signature(self, pod: Pod) -> Hashable:
-        return images_of_pod(pod), len(pod.spec.containers) + len(pod.spec.init_containers or ())
+        return image_names_of_pod(pod), len(pod.spec.containers) + len(pod.spec.init_containers or ())
 
     @override
     def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
-        names = images_of_pod(pod.pod)
+        names = image_names_of_pod(pod.pod)
         spec = pod.pod.spec
         sources = len(spec.containers) + len(spec.init_containers or ())
         if nodes.table.release.counts_image_volumes:
@@ -62,7 +62,7 @@ class ImageLocality(SignaturePlugin, ScorePlugin):
         return nodes.table.cached_value(key, lambda table: _score(table, names, most))[nodes.where]
 
 
-def images_of_pod(pod: Pod) -> tuple[str, ...]:
+def image_names_of_pod(pod: Pod) -> tuple[str, ...]:
     """Return the names, with tags, of the images of a pod's containers and image volumes."""
     spec = pod.spec
     names = [container.image for container in (*(spec.init_containers or ()), *spec.containers)]
@@ -76,7 +76,9 @@ def with_default_tag(name: str) -> str:
 
 
 def _score(table: NodeTable, names: tuple[str, ...], most: int) -> IntArray:
-    images = table.incremental_value("images", ImageTable, partial(ImageTable.update_nodes, table=table))
+    images = table.incrementally_updated_value(
+        "images", ImageTable, partial(ImageTable.update_images_of_nodes, table=table)
+    )
     total = np.zeros(len(table.nodes), np.int64)
     for name in names:
         image = images.find_image(name)
@@ -94,9 +96,9 @@ class ImageTable:
         self._reported: list[tuple[ContainerImage, ...] | None] = [None] * len(table.nodes)
         self._sizes: dict[str, dict[int, int]] = {}
         self._images: dict[str, Image] = {}
-        self.update_nodes(np.arange(len(table.nodes), dtype=np.int32), table)
+        self.update_images_of_nodes(np.arange(len(table.nodes), dtype=np.int32), table)
 
-    def update_nodes(self, changed: IndexArray, table: NodeTable) -> "ImageTable":
+    def update_images_of_nodes(self, changed: IndexArray, table: NodeTable) -> "ImageTable":
         """Update this table with the present images of the nodes at the indexes `changed`, and return it."""
         for index in changed.tolist():
             before, after = self._reported[index], table.nodes[index].status.images

@@ -33,10 +33,10 @@ from batchsched.framework.interface import (
 from batchsched.framework.nodes.node_table import Nodes
 from batchsched.framework.plugin_support.node_selection import (
     FIELD_NAME,
-    nodes_matching_pod,
+    is_node_selected_by_pod,
+    mask_nodes_matching_term,
+    mask_nodes_selected_by_pod,
     nodes_matching_selector,
-    nodes_matching_term,
-    selects_node,
 )
 from batchsched.framework.plugin_support.scores import default_normalize
 from batchsched.framework.pod_class import PodClass
@@ -115,7 +115,7 @@ class NodeAffinity(
 
     @override
     def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
-        own = ~nodes_matching_pod(nodes.table, pod.pod)[nodes.where]
+        own = ~mask_nodes_selected_by_pod(nodes.table, pod.pod)[nodes.where]
         if self._enforced is None:
             return Verdict.refuse(own, NOT_MATCHED, unresolvable=True)
         enforced = ~nodes_matching_selector(nodes.table, self._enforced)[nodes.where]
@@ -130,7 +130,7 @@ class NodeAffinity(
     def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
         total = np.zeros(len(nodes), np.int64)
         for term in (*self._added, *(_preferred(pod.pod) or ())):
-            total += term.weight * nodes_matching_term(nodes.table, term.preference)[nodes.where]
+            total += term.weight * mask_nodes_matching_term(nodes.table, term.preference)[nodes.where]
         return total
 
     @override
@@ -148,7 +148,7 @@ class NodeAffinity(
 
     def _passes(self, pod: Pod, node: Node) -> bool:
         enforced = self._enforced is None or self._enforced.matches(node.labels, node.name)
-        return enforced and selects_node(pod, node)
+        return enforced and is_node_selected_by_pod(pod, node)
 
 
 def _affinity(pod: Pod) -> Affinity | None:

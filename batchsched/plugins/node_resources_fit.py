@@ -61,11 +61,11 @@ class ScoringStrategyType(StrEnum):
 
     LEAST_ALLOCATED = "LeastAllocated"
     MOST_ALLOCATED = "MostAllocated"
-    REQUESTED_TO_CAPACITY_RATIO = "RequestedToCapacityRatio"
+    REQUESTED_TO_CAPACITY_RATIO = "RequestedToCapacityRatioParameters"
 
 
-class RequestedToCapacityRatio(StrictModel):
-    """The parameters of the strategy RequestedToCapacityRatio, which map utilizations of a node to scores."""
+class RequestedToCapacityRatioParameters(StrictModel):
+    """The parameters of the strategy RequestedToCapacityRatioParameters, which map utilizations of a node to scores."""
 
     shape: tuple[UtilizationShapePoint, ...] = Field(min_length=1)
 
@@ -78,12 +78,12 @@ class RequestedToCapacityRatio(StrictModel):
 class ScoringStrategy(StrictModel):
     """The scoring strategy of NodeResourcesFit, with its parameters and the resources that it considers.
 
-    Only the strategy RequestedToCapacityRatio has parameters.
+    Only the strategy RequestedToCapacityRatioParameters has parameters.
     """
 
     type: ScoringStrategyType = ScoringStrategyType.LEAST_ALLOCATED
     resources: tuple[ResourceSpec, ...] = CPU_AND_MEMORY
-    requested_to_capacity_ratio: RequestedToCapacityRatio | None = None
+    requested_to_capacity_ratio: RequestedToCapacityRatioParameters | None = None
 
     @model_validator(mode="after")
     def _has_its_line(self) -> Self:
@@ -283,10 +283,10 @@ class NodeResourcesFit(
 
     def _has_grown(self, pod: Pod, old: Node | None, new: Node) -> Hint:
         """Return QUEUE if the empty node could hold the pod and now has more of a requested resource."""
-        checked, after = self._checked_requests(pod), new.parse_allocatable()
+        checked, after = self._checked_requests(pod), new.parse_allocatable_in_base_units()
         if any(after.get(name, 0) < amount for name, amount in checked.items()):
             return Hint.SKIP
-        before = {} if old is None else old.parse_allocatable()
+        before = {} if old is None else old.parse_allocatable_in_base_units()
         return Hint.queue_if(old is None or any(after[name] > before.get(name, 0) for name in checked))
 
 

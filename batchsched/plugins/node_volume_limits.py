@@ -32,18 +32,18 @@ from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.plugin_support.csi_migration import (
     DRIVERS,
     NEVER,
-    inline_volume_handle,
-    migrated_kind,
+    csi_handle_of_inline_volume,
+    migrated_volume_kind,
     volume_handle,
 )
 from batchsched.framework.plugin_support.volume_listers import (
-    VolumeLister,
+    StorageObjects,
     claim_ref_allows_pod,
-    is_new_or_rebound,
-    not_owner_reason,
+    has_new_volume_or_storage_class,
+    reason_pod_does_not_own_claim,
+    signature_of_pod_volume_claims,
     storage_objects,
     uses_volume_claim,
-    volume_claim_signature,
     volume_claim_storage_class,
     volume_claims_of_pod,
 )
@@ -67,7 +67,7 @@ Attached = dict[tuple[str, str], str]
 """(driver, handle) of a volume → its driver."""
 
 
-class ClaimNotFound(Exception):
+class VolumeClaimNotFound(Exception):
     """The exception for a pending pod with a PersistentVolumeClaim that does not exist. Filter catches it."""
 
 
@@ -97,8 +97,8 @@ class NodeVolumeLimits(
     def signature(self, pod: Pod) -> Hashable:
         inline = tuple(volume for volume in pod.spec.volumes or () if volume.is_in_tree)
         return (
-            volume_claim_signature(pod),
-            tuple((migrated_kind(volume), inline_volume_handle(volume)) for volume in inline),
+            signature_of_pod_volume_claims(pod),
+            tuple((migrated_volume_kind(volume), csi_handle_of_inline_volume(volume)) for volume in inline),
         )
 
     @override
@@ -132,7 +132,7 @@ class NodeVolumeLimits(
                 limits = _limits(csi_node)
                 if wanted_volumes[migrated] and limits:
                     refused[row] = self._exceeds(wanted_volumes[migrated], limits, node, nodes.table)
-        except ClaimNotFound as missing:
+        except VolumeClaimNotFound as missing:
             return Verdict.refuse(np.ones(len(nodes), np.bool_), str(missing), unresolvable=True)
         return Verdict.refuse(refused, TOO_MANY_VOLUMES, unresolvable=False)
 
@@ -152,11 +152,11 @@ class NodeVolumeLimits(
             volumes |= self._volumes(pod, storage, migrated, new=False)
         return volumes
 
-    def _volumes(self, pod: Pod, storage: VolumeLister, migrated: bool, *, new: bool) -> Attached:
+    def _volumes(self, pod: Pod, storage: StorageObjects, migrated: bool, *, new: bool) -> Attached:
         """Return the CSI volumes that a pod mounts, with or without those of `migrated` kinds.
 
         Raises:
-          ClaimNotFound: a claim of a `new` pod does not exist.
+          VolumeClaimNotFound: a claim of a `new` pod does not exist.
           PluginError: a claim has no name, an ephemeral volume's claim has another owner, or a disk name is
             invalid.
         """
@@ -172,16 +172,16 @@ class NodeVolumeLimits(
         return volumes
 
     def _inline(self, volume: Volume) -> tuple[str, str] | None:
-        kind = migrated_kind(volume)
+        kind = migrated_volume_kind(volume)
         if kind is None:
             return None
-        handle = inline_volume_handle(volume)
+        handle = csi_handle_of_inline_volume(volume)
         if handle is None:
             raise PluginError(self.name, "Filter", f"converting volume({volume.name}) from inline to csi")
         return kind.driver, handle
 
     def _claim(
-        self, pod: Pod, volume: Volume, storage: VolumeLister, *, new: bool
+        self, pod: Pod, volume: Volume, storage: StorageObjects, *, new: bool
     ) -> PersistentVolumeClaim | None:
         source = volume.persistent_volume_claim
         name = source.claim_name if source else f"{pod.name}-{volume.name}"
@@ -190,11 +190,11 @@ class NodeVolumeLimits(
         claim = storage.claims.get(f"{pod.namespace}/{name}")
         if claim is None:
             if new:
-                raise ClaimNotFound(
+                raise VolumeClaimNotFound(
                     f'looking up PVC {pod.namespace}/{name}: persistentvolumeclaim "{name}" not found'
                 )
             return None
-        stranger = None if source else not_owner_reason(pod, claim)
+        stranger = None if source else reason_pod_does_not_own_claim(pod, claim)
         if stranger is not None:
             raise PluginError(self.name, "Filter", stranger)
         return claim
@@ -291,7 +291,10 @@ def _mounted_already(pod: Pod, _old: None, new: Pod) -> Hint:
 
 def _mounts(pod: Pod) -> frozenset[tuple[str, str]]:
     """Return the claims and disks that a pod mounts, as (kind, name)."""
-    kinds = ((migrated_kind(volume), inline_volume_handle(volume)) for volume in pod.spec.volumes or ())
+    kinds = (
+        (migrated_volume_kind(volume), csi_handle_of_inline_volume(volume))
+        for volume in pod.spec.volumes or ()
+    )
     uses = (("claim", f"{pod.namespace}/{use.name}") for use in volume_claims_of_pod(pod))
     return frozenset((*uses, *((kind.plugin, handle) for kind, handle in kinds if kind and handle)))
 
@@ -305,7 +308,7 @@ def _limits_changed(_pod: Pod, old: CSINode, new: CSINode | None) -> Hint:
 
 def _claim_changed(pod: Pod, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> Hint:
     """Return QUEUE if a claim of the pod was created, or got a volume or a class."""
-    return Hint.queue_if(is_new_or_rebound(old, new) and uses_volume_claim(pod, new))
+    return Hint.queue_if(has_new_volume_or_storage_class(old, new) and uses_volume_claim(pod, new))
 
 
 def _volume_changed(pod: Pod, old: PersistentVolume | None, new: PersistentVolume) -> Hint:
@@ -342,7 +345,9 @@ def _limits(csi_node: CSINode | None) -> dict[str, int]:
     return limits
 
 
-def _of_claim(claim: PersistentVolumeClaim, storage: VolumeLister, migrated: bool) -> tuple[str, str] | None:
+def _of_claim(
+    claim: PersistentVolumeClaim, storage: StorageObjects, migrated: bool
+) -> tuple[str, str] | None:
     """Return the driver and handle of a claim's volume; if unbound, the driver of its class and its key."""
     volume = storage.volumes.get(claim.spec.volume_name) if claim.spec.volume_name else None
     if volume is not None:
@@ -361,6 +366,6 @@ def _of_volume(volume: PersistentVolume, migrated: bool) -> tuple[str, str] | No
     spec = volume.spec
     if spec.csi is not None:
         return spec.csi.driver, spec.csi.volume_handle
-    kind = migrated_kind(spec) if migrated else None
+    kind = migrated_volume_kind(spec) if migrated else None
     handle = volume_handle(volume) if kind else None
     return (kind.driver, handle) if kind and handle else None

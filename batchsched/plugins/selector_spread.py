@@ -74,9 +74,9 @@ class SelectorSpread(
     @override
     def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
         selection = state.read(SELECTION)
-        if selection.matches_any_labels:
+        if selection.selects_whole_namespaces:
             return np.zeros(len(nodes), np.int64)
-        return nodes.pod_table.count_selected_by_node(selection, terminating=False)[nodes.where]
+        return nodes.pod_table.count_pods_matching_selector_by_node(selection, terminating=False)[nodes.where]
 
     @override
     def normalize(self, scores: IntArray, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:

@@ -25,8 +25,8 @@ from batchsched.framework.interface import (
 )
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.plugin_support.volume_listers import (
+    nonephemeral_volume_claim_names,
     storage_objects,
-    volume_claim_names,
 )
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import (
@@ -116,14 +116,14 @@ class VolumeRestrictions(
     @override
     def signature(self, pod: Pod) -> Hashable:
         volumes = pod.spec.volumes
-        return (disks_of_pod(pod), volume_claim_names(pod)) if volumes else ()
+        return (disks_of_pod(pod), nonephemeral_volume_claim_names(pod)) if volumes else ()
 
     @override
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
         if not pod.pod.spec.volumes:
             return LASTING_SKIP_FILTER
         existing = storage_objects(nodes.table).claims
-        for name in volume_claim_names(pod.pod):
+        for name in nonephemeral_volume_claim_names(pod.pod):
             if f"{pod.pod.namespace}/{name}" not in existing:
                 reason = f'persistentvolumeclaim "{name}" not found'
                 return PreFilterAnswer(Status(Code.UNRESOLVABLE, (reason,)))
@@ -138,12 +138,12 @@ class VolumeRestrictions(
     @override
     def add_pod(self, pod: PodClass, added: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
         conflicts = state.read(CONFLICTS)
-        conflicts.uses += sum(name in conflicts.claims for name in volume_claim_names(added))
+        conflicts.uses += sum(name in conflicts.claims for name in nonephemeral_volume_claim_names(added))
 
     @override
     def remove_pod(self, pod: PodClass, removed: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
         conflicts = state.read(CONFLICTS)
-        conflicts.uses -= sum(name in conflicts.claims for name in volume_claim_names(removed))
+        conflicts.uses -= sum(name in conflicts.claims for name in nonephemeral_volume_claim_names(removed))
 
     @override
     def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
@@ -223,8 +223,8 @@ class VolumeRestrictions(
 
 
 def _let_go(pod: Pod, old: Pod, _new: None) -> Hint:
-    shared = pod.namespace == old.namespace and not set(volume_claim_names(pod)).isdisjoint(
-        volume_claim_names(old)
+    shared = pod.namespace == old.namespace and not set(nonephemeral_volume_claim_names(pod)).isdisjoint(
+        nonephemeral_volume_claim_names(old)
     )
     return Hint.queue_if(shared or _in_use(disks_of_pod(pod), (old,)))
 
@@ -282,7 +282,7 @@ def _in_use(disks: Sequence[Disk], pods: Iterable[Pod]) -> bool:
 
 
 def _claim_keys(pod: Pod) -> tuple[str, ...]:
-    return tuple(f"{pod.namespace}/{name}" for name in volume_claim_names(pod))
+    return tuple(f"{pod.namespace}/{name}" for name in nonephemeral_volume_claim_names(pod))
 
 
 def _once_pod(pod: Pod, table: NodeTable) -> frozenset[str]:

@@ -22,11 +22,11 @@ from batchsched.framework.interface import (
 from batchsched.framework.nodes.node_table import Nodes
 from batchsched.framework.plugin_support.volume_listers import (
     WAIT_FOR_FIRST_CONSUMER,
-    VolumeLister,
+    StorageObjects,
     claim_ref_allows_pod,
-    is_new_or_rebound,
+    has_new_volume_or_storage_class,
+    nonephemeral_volume_claim_names,
     storage_objects,
-    volume_claim_names,
     volume_claim_storage_class,
 )
 from batchsched.framework.pod_class import PodClass
@@ -84,12 +84,12 @@ class VolumeZone(SignaturePlugin, PreFilterPlugin, FilterPlugin, EnqueueExtensio
 
     @override
     def signature(self, pod: Pod) -> Hashable:
-        return volume_claim_names(pod)
+        return nonephemeral_volume_claim_names(pod)
 
     @override
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
         requirements: list[ZoneRequirement] = []
-        names = volume_claim_names(pod.pod)
+        names = nonephemeral_volume_claim_names(pod.pod)
         if not names:
             return SKIP_FILTER
         storage = storage_objects(nodes.table)
@@ -131,8 +131,8 @@ def _node_moved(_pod: Pod, old: Node | None, new: Node) -> Hint:
 
 
 def _claim_changed(pod: Pod, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> Hint:
-    named = new.key in [f"{pod.namespace}/{name}" for name in volume_claim_names(pod)]
-    return Hint.queue_if(named and is_new_or_rebound(old, new))
+    named = new.key in [f"{pod.namespace}/{name}" for name in nonephemeral_volume_claim_names(pod)]
+    return Hint.queue_if(named and has_new_volume_or_storage_class(old, new))
 
 
 def _volume_changed(pod: Pod, old: PersistentVolume | None, new: PersistentVolume) -> Hint:
@@ -142,7 +142,7 @@ def _volume_changed(pod: Pod, old: PersistentVolume | None, new: PersistentVolum
 
 
 def _volume_of(
-    name: str, claim: PersistentVolumeClaim | None, storage: VolumeLister
+    name: str, claim: PersistentVolumeClaim | None, storage: StorageObjects
 ) -> PersistentVolume | None:
     """Return the volume of a claim, None if the claim waits for its first consumer.
 
@@ -162,7 +162,7 @@ def _volume_of(
     return volume
 
 
-def _check_waits(name: str, storage: VolumeLister) -> None:
+def _check_waits(name: str, storage: StorageObjects) -> None:
     """Check that a class has the binding mode WaitForFirstConsumer.
 
     Raises:

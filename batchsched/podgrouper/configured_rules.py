@@ -11,8 +11,8 @@ from batchsched.podgrouper.rules import OwnerKind, OwnerKinds, no_gang_shape
 from batchsched.podgrouper.shape import (
     MAX_SHOWN_CHARACTERS,
     Manifest,
+    OwnerGangShape,
     OwnerPart,
-    OwnerShape,
     mapping_or_empty,
     pod_count_or_default,
     text_or_empty,
@@ -27,7 +27,7 @@ def owner_kinds(rules: Sequence[OwnerRule]) -> OwnerKinds:
 
 
 def _kind_of(rule: OwnerRule) -> OwnerKind:
-    shape = partial(configured_shape, rule=rule)
+    shape = partial(configured_gang_shape, rule=rule)
     return OwnerKind(
         rule.kind,
         rule.api_version,
@@ -73,7 +73,7 @@ class _Reading:
         return pod_count_or_default(field_value, default)
 
 
-def configured_shape(manifest: Manifest, rule: OwnerRule) -> OwnerShape | None:
+def configured_gang_shape(manifest: Manifest, rule: OwnerRule) -> OwnerGangShape | None:
     """Return how the pods of an owner form gangs according to an owner rule of the configuration.
 
     The result is None if the owner is suspended, or if the rule finds no part of the owner.
@@ -91,7 +91,11 @@ def configured_shape(manifest: Manifest, rule: OwnerRule) -> OwnerShape | None:
     if least:
         spec_fields["minMember"] = least
     labels = (rule.sub_group_label,) if rule.sub_group_label else ()
-    return OwnerShape(parts, labels, rule.gang_label, spec_fields, problem=reading.problem) if parts else None
+    return (
+        OwnerGangShape(parts, labels, rule.gang_label, spec_fields, problem=reading.problem)
+        if parts
+        else None
+    )
 
 
 def _parts(manifest: Manifest, rule: OwnerPartRule, reading: _Reading) -> Iterator[OwnerPart]:

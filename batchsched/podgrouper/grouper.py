@@ -25,14 +25,14 @@ from batchsched.kube.connection import ApiResource, Connection, api_resource, pl
 from batchsched.kube.reflector import Reflector, ReflectorSettings
 from batchsched.manifests.decode import Decoder
 from batchsched.podgrouper.configured_rules import owner_kinds
-from batchsched.podgrouper.kubernetes_groups import KubernetesGroupStore, TreePodStore
+from batchsched.podgrouper.kubernetes_groups import KubernetesPodGroupStore, TreeLabelingPodStore
 from batchsched.podgrouper.owners import (
     Owner,
     OwnerHandler,
     OwnerReferenceKey,
     Owners,
     decode_owner,
-    find_gang_owner_reference,
+    owner_reference_of_pod,
     read_spark_driver_as_owner,
 )
 from batchsched.podgrouper.pod_group_index import DERIVED, OWNER_LABEL, PodGroupIndex, PodGroupStore
@@ -85,7 +85,7 @@ class OwnedPod:
 
 
 @dataclass(frozen=True, slots=True)
-class DerivedGroup:
+class DerivedPodGroup:
     """A PodGroup that the grouper derived from an owner.
 
     Args:
@@ -99,7 +99,7 @@ class DerivedGroup:
     template: PodGroupTemplate
 
 
-class OwnerPodStore:
+class GangAssigningPodStore:
     """The store that assigns pods to the gangs of their owners and passes the pods to the cluster state.
 
     It adds gang labels to the pods.
@@ -133,7 +133,7 @@ class OwnerPodStore:
         self._members: dict[str, OwnedPod] = {}
         self._owned: dict[str, set[str]] = {}
         self._pods_of: dict[str, set[str]] = {}
-        self._derived: dict[str, dict[str, DerivedGroup]] = {}
+        self._derived: dict[str, dict[str, DerivedPodGroup]] = {}
 
     # Pods
 
@@ -152,7 +152,7 @@ class OwnerPodStore:
     def replace(self, kind: type, listed: Iterable[Any]) -> None:
         """Replace all pods in the cluster state by a complete list, each assigned to its gang."""
         listed_pods = list(listed)
-        drivers = {pod.metadata.uid for pod in listed_pods if self.add_pod_as_owner(pod)}
+        drivers = {pod.metadata.uid for pod in listed_pods if self.add_owner_if_spark_driver(pod)}
         for uid in sorted(self._pod_owners - drivers):
             self._pod_owners.discard(uid)
             self.owners.remove_owner(uid)
@@ -169,7 +169,7 @@ class OwnerPodStore:
         member = self._members.get(key)
         return member.pod if member else None
 
-    def add_pod_as_owner(self, pod: Pod) -> bool:
+    def add_owner_if_spark_driver(self, pod: Pod) -> bool:
         """Add a pod to the owners of pods if it is a driver of Spark; return True if it is one."""
         owner = read_spark_driver_as_owner(pod) if self._derive_gangs else None
         if owner is None or pod.spec.scheduler_name not in self._names:
@@ -181,9 +181,9 @@ class OwnerPodStore:
     def _with_gang(self, pod: Pod) -> Pod:
         if pod.spec.scheduler_name not in self._names:
             return pod
-        self.add_pod_as_owner(pod)
+        self.add_owner_if_spark_driver(pod)
         pod = with_gang_labels(pod)
-        ref = find_gang_owner_reference(pod, self.kinds) if self._derive_gangs else None
+        ref = owner_reference_of_pod(pod, self.kinds) if self._derive_gangs else None
         if ref is None:
             if pod.key in self._members:
                 self._forget(pod.key)
@@ -244,7 +244,7 @@ class OwnerPodStore:
     def owner_of_group(self, group: PodGroup) -> Owner | None:
         """Return the owner of a PodGroup that the grouper wrote, or None if the owner was deleted."""
         uid = group.metadata.labels.get(OWNER_LABEL, "")
-        return self.owners.find_owner(OwnerReferenceKey("", "", "", "", uid)) if uid else None
+        return self.owners.resolve_owner_reference(OwnerReferenceKey("", "", "", "", uid)) if uid else None
 
     def _derive(self, gang: PodGang) -> None:
         """Add the PodGroup of a gang when its first pod arrives, or replace it if its template has changed."""
@@ -252,7 +252,7 @@ class OwnerPodStore:
             return
         groups = self._derived.setdefault(gang.ref.uid, {})
         key = f"{gang.ref.namespace}/{gang.name}"
-        derived = DerivedGroup(gang.name, gang.variant, gang.template)
+        derived = DerivedPodGroup(gang.name, gang.variant, gang.template)
         if groups.get(key) != derived:
             groups[key] = derived
             self._groups.put(DERIVED, _group(gang.owner, derived))
@@ -268,7 +268,7 @@ class OwnerPodStore:
                 del groups[key]
                 self._groups.remove(DERIVED, key)
             else:
-                groups[key] = DerivedGroup(derived.name, derived.variant, template)
+                groups[key] = DerivedPodGroup(derived.name, derived.variant, template)
                 self._groups.put(DERIVED, _group(after, groups[key]))
         if after is None:
             self._derived.pop(owner.ref.uid, None)
@@ -355,7 +355,7 @@ def _with_labels(pod: Pod, changes: Mapping[str, str | None]) -> Pod:
     return replace(pod, metadata=replace(pod.metadata, labels=kept))
 
 
-def _group(owner: Owner, derived: DerivedGroup) -> PodGroup:
+def _group(owner: Owner, derived: DerivedPodGroup) -> PodGroup:
     template = derived.template
     meta = CustomMeta(
         name=derived.name,
@@ -391,17 +391,17 @@ class PodGrouper:
     kinds: OwnerKinds = field(init=False)
     topologies: TopologyIndex = field(init=False)
     groups: PodGroupIndex = field(init=False)
-    members: OwnerPodStore = field(init=False)
-    pods: TreePodStore = field(init=False)
+    members: GangAssigningPodStore = field(init=False)
+    pods: TreeLabelingPodStore = field(init=False)
 
     def __post_init__(self) -> None:
         self.kinds = owner_kinds(self.rules)
         self.topologies = TopologyIndex(self.cache)
         self.groups = PodGroupIndex(self.cache, len(EXTERNAL_KINDS))
-        self.members = OwnerPodStore(
+        self.members = GangAssigningPodStore(
             self.cache, self.groups, self.scheduler_names, derive=self.derive, kinds=self.kinds
         )
-        self.pods = TreePodStore(self.cache.group_trees, self.members, self.scheduler_names)
+        self.pods = TreeLabelingPodStore(self.cache.group_trees, self.members, self.scheduler_names)
 
     def store_for(self, kind: ObjectKind) -> ObjectStore:
         """Return the store that receives the objects of a kind from its reflector."""
@@ -438,7 +438,7 @@ class PodGrouper:
     def _external_store(self, number: int, kind: ObjectKind) -> ObjectStore:
         if not issubclass(kind.type, UpstreamPodGroup | CompositePodGroup):
             return PodGroupStore(self.groups, number)
-        return KubernetesGroupStore(
+        return KubernetesPodGroupStore(
             self.cache.group_trees,
             self.groups,
             self.pods,

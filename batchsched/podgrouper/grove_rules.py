@@ -12,15 +12,15 @@ from typing import Any, Final
 from batchsched.api.crd.podgroup import MOST_SUBGROUPS
 from batchsched.errors import InvalidInput
 from batchsched.podgrouper.shape import (
+    AdditionalGangShape,
     ColocatedParts,
-    GangVariant,
     Manifest,
+    OwnerGangShape,
     OwnerPart,
-    OwnerShape,
-    check_owner_pod_limit,
     mapping_or_empty,
     mappings_in,
     pod_count_or_default,
+    raise_if_too_many_pods,
     spec_of,
     text_or_empty,
 )
@@ -36,10 +36,10 @@ MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 OPERATOR: Final = "grove-operator"
 
 
-def pod_clique_set_shape(manifest: Manifest) -> OwnerShape | None:
+def pod_clique_set_gang_shape(manifest: Manifest) -> OwnerGangShape | None:
     """Return how the pods of a PodCliqueSet, a kind of workload of Grove, form gangs.
 
-    Each scaling group has a `GangVariant` for its replicas that are gangs of their own.
+    Each scaling group has a `AdditionalGangShape` for its replicas that are gangs of their own.
 
     The result is None if the PodCliqueSet has no cliques.
     """
@@ -49,7 +49,7 @@ def pod_clique_set_shape(manifest: Manifest) -> OwnerShape | None:
     scaled = {name for group in scaling_groups for name in _clique_names(group)}
     parts = [_part(clique, name) for name, clique in cliques.items() if name not in scaled]
     groups: list[ColocatedParts] = []
-    variants: dict[str, GangVariant] = {}
+    variants: dict[str, AdditionalGangShape] = {}
     spec_fields: dict[str, Any] = {}
     if text_or_empty(template.get("priorityClassName")):
         spec_fields["priorityClassName"] = template["priorityClassName"]
@@ -70,16 +70,16 @@ def pod_clique_set_shape(manifest: Manifest) -> OwnerShape | None:
             parts += [_part(clique, f"{prefix}-{name}", parent) for name, clique in members]
         further = {**spec_fields, "topology": constraint} if constraint else spec_fields
         further_parts = tuple(_part(clique, name) for name, clique in members)
-        variants[group_name] = GangVariant(further_parts, _with_single_part(further, further_parts))
+        variants[group_name] = AdditionalGangShape(further_parts, _with_single_part(further, further_parts))
     if not parts:
         return None
     spec_fields = _with_single_part(spec_fields, parts, groups)
-    return OwnerShape(tuple(parts), (POD_CLIQUE,), POD_GANG, spec_fields, tuple(groups), variants)
+    return OwnerGangShape(tuple(parts), (POD_CLIQUE,), POD_GANG, spec_fields, tuple(groups), variants)
 
 
 def _refused(
     parts: Sequence[OwnerPart], members: Sequence[tuple[Manifest, str]], least: int, spec_fields: Manifest
-) -> OwnerShape:
+) -> OwnerGangShape:
     """Return a shape without subgroups for a PodCliqueSet with more parts than subgroups are allowed."""
     scaled = [_part(clique, name) for clique, name in members]
     whole = [replace(part, pods=part.pods * least, minimum=part.minimum * least) for part in scaled]
@@ -88,7 +88,7 @@ def _refused(
         "lower minAvailable"
     )
     every = (*parts, *whole) or (OwnerPart("", least, least),)
-    return OwnerShape(every, (), POD_GANG, spec_fields, problem=problem)
+    return OwnerGangShape(every, (), POD_GANG, spec_fields, problem=problem)
 
 
 def _with_single_part(
@@ -171,7 +171,7 @@ def pod_clique_set_child_manifests(manifest: Manifest, _: object = ()) -> list[d
     Raises:
       InvalidInput: the PodCliqueSet has too many pods, or too many parts.
     """
-    shape = pod_clique_set_shape(manifest)
+    shape = pod_clique_set_gang_shape(manifest)
     if shape is None:
         return []
     if shape.problem:
@@ -184,7 +184,7 @@ def pod_clique_set_child_manifests(manifest: Manifest, _: object = ()) -> list[d
         len(_further_replicas(group)) * sum(part.pods for part in shape.variants[_group_name(group)].parts)
         for group in groups
     )
-    check_owner_pod_limit(replicas * (shape.pod_count + further))
+    raise_if_too_many_pods(replicas * (shape.pod_count + further))
     pods: list[dict[str, Any]] = []
     for replica in range(replicas):
         base = f"{name}-{replica}"

@@ -11,14 +11,14 @@ from msgspec.structs import replace
 
 from batchsched.api.core.pod import Pod
 from batchsched.api.crd.podgroup import PodGroup
-from batchsched.api.external.conversion import scheduling_group_key, with_tree_labels
+from batchsched.api.external.conversion import scheduling_group_key, with_gang_labels_of_tree
 from batchsched.api.external.group_tree import TreeGroup
 from batchsched.podgrouper.pod_group_index import EXTERNAL, PodGroupIndex
-from batchsched.state.group_trees import GroupTrees, TreeChange
+from batchsched.state.group_trees import GroupTrees, TreeChangeEffects
 
 
-class PodHandler(Protocol):
-    """The interface of a store that receives pods after `TreePodStore` has added their gang labels."""
+class PodStore(Protocol):
+    """The interface of a store that receives pods after `TreeLabelingPodStore` has added their gang labels."""
 
     def put(self, pod: Pod, /) -> None:
         """Add a pod to the store, or update it."""
@@ -33,16 +33,16 @@ class PodHandler(Protocol):
         ...
 
 
-class TreePodStore:
+class TreeLabelingPodStore:
     """The store that adds gang labels to pods below CompositePodGroups and passes all pods to another store.
 
     Args:
       trees: the groups of all trees.
-      store: the other store, such as an `OwnerPodStore`.
+      store: the other store, such as an `GangAssigningPodStore`.
       scheduler_names: pods with these scheduler names get labels.
     """
 
-    def __init__(self, trees: GroupTrees, store: PodHandler, scheduler_names: Collection[str]) -> None:
+    def __init__(self, trees: GroupTrees, store: PodStore, scheduler_names: Collection[str]) -> None:
         self._trees = trees
         self._store = store
         self._names = frozenset(scheduler_names)
@@ -50,17 +50,17 @@ class TreePodStore:
         """By PodGroup of Kubernetes: its pods by key, as they are in the API."""
 
     def put(self, pod: Pod) -> None:
-        """Pass a pod to `OwnerPodStore`, with gang labels if the pod is below a CompositePodGroup."""
+        """Pass a pod to `GangAssigningPodStore`, with gang labels if the pod is below a CompositePodGroup."""
         self._remember(pod)
         self._store.put(self._labelled(pod))
 
     def remove(self, pod: Pod) -> None:
-        """Remove a deleted pod from this store and from `OwnerPodStore`."""
+        """Remove a deleted pod from this store and from `GangAssigningPodStore`."""
         self._forget(pod)
         self._store.remove(pod)
 
     def replace(self, kind: type, listed: Iterable[Pod]) -> None:
-        """Replace all pods by a complete list, add their gang labels, and pass them to `OwnerPodStore`."""
+        """Replace all pods by a complete list, add their gang labels, and pass them to `GangAssigningPodStore`."""
         self._pods.clear()
         pods = list(listed)
         for pod in pods:
@@ -68,7 +68,7 @@ class TreePodStore:
         self._store.replace(kind, [self._labelled(pod) for pod in pods])
 
     def relabel_pods(self, pod_groups: Iterable[str]) -> None:
-        """Pass the pods of the given PodGroups to `OwnerPodStore` again, with labels for their present gangs.
+        """Pass the pods of the given PodGroups to `GangAssigningPodStore` again, with labels for their present gangs.
 
         Call this method after a tree of groups has changed.
         """
@@ -97,10 +97,10 @@ class TreePodStore:
         place = (
             self._trees.gang_and_subgroup_of(key) if key and pod.spec.scheduler_name in self._names else None
         )
-        return with_tree_labels(pod, {key: place}) if place is not None else pod
+        return with_gang_labels_of_tree(pod, {key: place}) if place is not None else pod
 
 
-class KubernetesGroupStore:
+class KubernetesPodGroupStore:
     """The store for the PodGroups or CompositePodGroups of one version of Kubernetes' Workload API.
 
     Args:
@@ -116,7 +116,7 @@ class KubernetesGroupStore:
         self,
         trees: GroupTrees,
         groups: PodGroupIndex,
-        pods: TreePodStore,
+        pods: TreeLabelingPodStore,
         number: int,
         gangs: int,
         *,
@@ -156,7 +156,7 @@ class KubernetesGroupStore:
             self._trees.replace(self._number, [group for group in groups if isinstance(group, TreeGroup)])
         )
 
-    def _apply(self, change: TreeChange) -> None:
+    def _apply(self, change: TreeChangeEffects) -> None:
         for key, gang in change.gangs.items():
             if gang is None:
                 self._groups.remove(self._gangs, key)

@@ -18,24 +18,24 @@ from batchsched.api.json_errors import to_field_error
 from batchsched.api.owner_keys import (
     SPARK_APPLICATION,
     SPARK_ROLE,
-    ineffective_template_key_warnings,
-    is_spark_driver,
+    ineffective_template_metadata_key_warnings,
+    is_spark_driver_without_application,
 )
 from batchsched.errors import InvalidInput
-from batchsched.manifests.decode import ObjectDecodeError, check_names
-from batchsched.manifests.documents import object_title
+from batchsched.manifests.decode import ObjectDecodeError, check_namespace_and_name
+from batchsched.manifests.documents import format_kind_and_name
 from batchsched.podgrouper.grove_rules import PART_OF, POD_GANG
 from batchsched.podgrouper.rules import (
     KNOWN_OWNER_KINDS,
-    GangNeeds,
+    OwnerGangSettings,
     OwnerKind,
     OwnerKinds,
     PodGroupTemplate,
     no_gang_shape,
-    read_gang_needs,
+    read_owner_gang_settings,
 )
-from batchsched.podgrouper.shape import OwnerShape, mapping_or_empty, spec_of
-from batchsched.podgrouper.spark_rules import EXECUTOR, spark_driver_shape
+from batchsched.podgrouper.shape import OwnerGangShape, mapping_or_empty, spec_of
+from batchsched.podgrouper.spark_rules import EXECUTOR, spark_driver_gang_shape
 from batchsched.podgrouper.workload_rules import LEADER_WORKER_SET
 from batchsched.ports.cluster import SetAsideObject
 from batchsched.runner.event_handlers import log_set_aside, read_identity
@@ -95,7 +95,7 @@ class Owner:
     kind: OwnerKind
     created: str | None
     above: OwnerReferenceKey | None
-    needs: GangNeeds
+    needs: OwnerGangSettings
     grouping: PodGroupTemplate | None
 
     @property
@@ -137,7 +137,7 @@ def decode_owner(kind: OwnerKind, raw: bytes) -> Owner:
     manifest = msgspec.json.decode(raw)
     namespace = meta.namespace or "default"
     ref = OwnerReferenceKey(kind.group, kind.name, namespace, meta.name, meta.uid)
-    needs = read_gang_needs(kind.rule, manifest)
+    needs = read_owner_gang_settings(kind.rule, manifest)
     template = needs.build_pod_group_template({})
     return Owner(ref, kind, meta.creation_timestamp, controller_reference(meta), needs, template)
 
@@ -158,7 +158,7 @@ def decode_owner_of_file(kind: OwnerKind, raw: bytes, file: str, title: str) -> 
     try:
         owner = decode_owner(kind, raw)
         if owner.ref.name:  # otherwise it gets one, as with generateName
-            check_names(owner.ref.namespace, owner.ref.name)
+            check_namespace_and_name(owner.ref.namespace, owner.ref.name)
     except msgspec.DecodeError as error:
         invalid = to_field_error(error)
         raise InvalidInput(invalid.message, file=file, object=title, field=invalid.field) from error
@@ -168,7 +168,7 @@ def decode_owner_of_file(kind: OwnerKind, raw: bytes, file: str, title: str) -> 
     return owner
 
 
-def describe_unused_keys(owner: Owner, raw: bytes) -> Iterator[str]:
+def owner_and_pod_template_warnings(owner: Owner, raw: bytes) -> Iterator[str]:
     """Yield a sentence for each ineffective label or annotation of an owner or of its pod template.
 
     Call it for owners without pods. If there are pods, the keys of the pod template are found on them.
@@ -179,7 +179,7 @@ def describe_unused_keys(owner: Owner, raw: bytes) -> Iterator[str]:
     """
     yield from owner.warnings
     template = mapping_or_empty(spec_of(msgspec.json.decode(raw)).get("template"))
-    yield from ineffective_template_key_warnings(mapping_or_empty(template.get("metadata")))
+    yield from ineffective_template_metadata_key_warnings(mapping_or_empty(template.get("metadata")))
 
 
 POD_OWNER: Final = OwnerKind("Pod", "v1", no_gang_shape)
@@ -191,12 +191,12 @@ def read_spark_driver_as_owner(pod: Pod) -> Owner | None:
 
     The owner is the driver pod itself. If a SparkApplication exists, it is the owner instead.
     """
-    if not is_spark_driver(pod) or not pod.metadata.uid:
+    if not is_spark_driver_without_application(pod) or not pod.metadata.uid:
         return None
-    shape: OwnerShape = spark_driver_shape(pod)
+    shape: OwnerGangShape = spark_driver_gang_shape(pod)
     ref = OwnerReferenceKey("", "Pod", pod.namespace, pod.name, pod.metadata.uid)
     meta = {"labels": dict(pod.labels), "annotations": dict(pod.metadata.annotations or {})}
-    needs = read_gang_needs(lambda _: shape, {"metadata": meta})
+    needs = read_owner_gang_settings(lambda _: shape, {"metadata": meta})
     above = controller_reference(pod.metadata)
     created = pod.metadata.creation_timestamp
     return Owner(ref, POD_OWNER, created, above, needs, needs.build_pod_group_template({}))
@@ -227,7 +227,7 @@ _INDEXES: Final = {"LeaderWorkerSet": r"(-\d+)?", "PodCliqueSet": r"-\S+"}
 """What distinguishes the names of several gangs of one owner; other owners have a single gang."""
 
 
-def gangs_of_owner(pods: Iterable[Pod], namespace: str, name: str, kind: str = "") -> set[str]:
+def gang_keys_of_owner(pods: Iterable[Pod], namespace: str, name: str, kind: str = "") -> set[str]:
     """Return the gangs (`namespace/name`) to which the pods of an owner, such as a Job, belong.
 
     Args:
@@ -269,7 +269,7 @@ def pod_group_name_pattern(kind: str, name: str, ending: str = "") -> re.Pattern
     return re.compile(rf"{re.escape(stem)}{ending}{index}-[0-9a-f]{{{hash_length}}}")
 
 
-def find_gang_owner_reference(pod: Pod, kinds: OwnerKinds = KNOWN_OWNER_KINDS) -> OwnerReferenceKey | None:
+def owner_reference_of_pod(pod: Pod, kinds: OwnerKinds = KNOWN_OWNER_KINDS) -> OwnerReferenceKey | None:
     """Return the reference to the owner that may determine a pod's gang, or None if there is no such owner.
 
     This is the controller, or an owner in labels of the pod where the chain of controllers does not lead to it: the
@@ -296,7 +296,7 @@ def _find_owner_by_labels(pod: Pod, owner: OwnerReferenceKey | None) -> OwnerRef
     if labels.get(SPARK_APPLICATION) and kind in ("Pod", "SparkApplication"):
         name = labels[SPARK_APPLICATION]
         return OwnerReferenceKey("sparkoperator.k8s.io", "SparkApplication", pod.namespace, name, "")
-    if is_spark_driver(pod) and pod.metadata.uid:
+    if is_spark_driver_without_application(pod) and pod.metadata.uid:
         return OwnerReferenceKey("", "Pod", pod.namespace, pod.name, pod.metadata.uid)
     return owner if owner is not None and owner.is_pod and labels[SPARK_ROLE] == EXECUTOR else None
 
@@ -332,7 +332,7 @@ class Owners:
             self._inherited[owner.ref.uid] = last
         return last[2]
 
-    def find_owner(self, ref: OwnerReferenceKey) -> Owner | None:
+    def resolve_owner_reference(self, ref: OwnerReferenceKey) -> Owner | None:
         """Return the owner to which a reference points, or None if the owner is unknown.
 
         A reference without uid points to the owner that has this kind and name at present.
@@ -353,7 +353,7 @@ class Owners:
         """
         seen: set[OwnerReferenceKey] = set()
         while ref is not None and ref not in seen and len(seen) < MAX_OWNER_DEPTH:
-            owner = self.find_owner(ref)
+            owner = self.resolve_owner_reference(ref)
             # A pod that owns pods is known only if it is a driver of Spark.
             if owner is None and (ref.group, ref.kind) not in self._kinds.by_group_and_name:
                 return
@@ -452,7 +452,7 @@ class OwnerHandler:
 
     def _put_owner(self, owner: Owner) -> None:
         """Add or update an owner, and log its warnings if they are new: a Job changes with each of its pods."""
-        before = self._owners.find_owner(owner.ref)
+        before = self._owners.resolve_owner_reference(owner.ref)
         for warning in owner.warnings:
             if before is None or warning not in before.warnings:
                 _LOG.warning("%s: %s", owner.title, warning)
@@ -472,7 +472,7 @@ class OwnerHandler:
         """
         meta = item.ref if isinstance(item, Owner) else read_identity(item)
         key = f"{meta.namespace}/{meta.name}"
-        title = object_title(self._kind, meta.namespace, meta.name)
+        title = format_kind_and_name(self._kind, meta.namespace, meta.name)
         why = SetAside("", title, problem.field, problem.message)
         if key not in self.set_aside_objects and key not in self._logged_before_list:
             log_set_aside(why)

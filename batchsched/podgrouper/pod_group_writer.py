@@ -15,7 +15,7 @@ from batchsched.api.crd.podgroup import PodGroup, PodGroupSpec
 from batchsched.errors import ApiError, BatchschedError
 from batchsched.kube.connection import POD_RESOURCE, ApiResource
 from batchsched.kube.writer import Writer
-from batchsched.podgrouper.grouper import OwnerPodStore
+from batchsched.podgrouper.grouper import GangAssigningPodStore
 from batchsched.podgrouper.owners import Owner
 from batchsched.podgrouper.pod_group_index import DERIVED, FROM_USERS, OWNER_LABEL, WRITTEN, PodGroupIndex
 from batchsched.ports.cluster import Clock
@@ -48,7 +48,7 @@ class PodGroupWriter:
     def __init__(
         self,
         groups: PodGroupIndex,
-        members: OwnerPodStore,
+        members: GangAssigningPodStore,
         writer: Writer,
         clock: Clock,
         *,

@@ -4,8 +4,8 @@ from typing import Any, Final
 
 from batchsched.podgrouper.shape import (
     Manifest,
+    OwnerGangShape,
     OwnerPart,
-    OwnerShape,
     mapping_or_empty,
     mappings_in,
     pod_count_or_default,
@@ -17,7 +17,7 @@ GROUP: Final = "ray.io/group"
 HEAD: Final = "headgroup"
 
 
-def ray_cluster_shape(manifest: Manifest) -> OwnerShape | None:
+def ray_cluster_gang_shape(manifest: Manifest) -> OwnerGangShape | None:
     """Return how the pods of a RayCluster form a gang.
 
     The head and `minReplicas` of each worker group are needed together. The result is None if the RayCluster is
@@ -26,7 +26,7 @@ def ray_cluster_shape(manifest: Manifest) -> OwnerShape | None:
     return _cluster(spec_of(manifest), "spec")
 
 
-def ray_job_shape(manifest: Manifest) -> OwnerShape | None:
+def ray_job_gang_shape(manifest: Manifest) -> OwnerGangShape | None:
     """Return how the pods of the Ray cluster that a RayJob starts form a gang, without the submitter pod.
 
     The submitter pod is created when the cluster runs. The result is None if the RayJob is suspended or uses an
@@ -38,7 +38,7 @@ def ray_job_shape(manifest: Manifest) -> OwnerShape | None:
     return _cluster(mapping_or_empty(spec.get("rayClusterSpec")), "spec.rayClusterSpec")
 
 
-def _cluster(spec: Manifest, path: str) -> OwnerShape | None:
+def _cluster(spec: Manifest, path: str) -> OwnerGangShape | None:
     """Return the shape of a Ray cluster, given its spec and the path of the spec in the owner."""
     if spec.get("suspend") is True or not mapping_or_empty(spec.get("headGroupSpec")):
         return None
@@ -53,7 +53,7 @@ def _cluster(spec: Manifest, path: str) -> OwnerShape | None:
         template, name = mapping_or_empty(group.get("template")), text_or_empty(group.get("groupName"))
         field_path = f"{path}.workerGroupSpecs[{index}].template"
         parts.append(OwnerPart(name, replicas * hosts, least * hosts, template, field=field_path))
-    return OwnerShape(tuple(parts), (GROUP,))
+    return OwnerGangShape(tuple(parts), (GROUP,))
 
 
 def ray_service_child_manifests(manifest: Manifest, _: object = ()) -> list[dict[str, Any]]:

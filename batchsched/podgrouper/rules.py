@@ -1,7 +1,8 @@
 """The kinds of owners of pods with their rules, and the PodGroup that follows from the shape of an owner.
 
-The modules of rules return the shape of an owner. `GangNeeds` combines the shape with the labels and annotations of the
-owner, and with those of the owners above it that form no gang themselves, such as a TrainJob above its JobSet.
+The modules of rules return the shape of an owner. `OwnerGangSettings` combines the shape with the labels and
+annotations of the owner, and with those of the owners above it that form no gang themselves, such as a
+TrainJob above its JobSet.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,40 +24,48 @@ from batchsched.api.owner_keys import (
     PRIORITY_CLASS,
     REQUIRED,
     TOPOLOGY,
-    unknown_owner_key_warnings,
+    unknown_owner_metadata_key_warnings,
 )
 from batchsched.api.unsupported_fields import OWNER_ANNOTATIONS, describe_unsupported_owner_annotation
 from batchsched.podgrouper.grove_rules import (
     grove_variant_and_subgroup,
     pod_clique_set_child_manifests,
-    pod_clique_set_shape,
+    pod_clique_set_gang_shape,
 )
-from batchsched.podgrouper.ray_rules import ray_cluster_shape, ray_job_shape, ray_service_child_manifests
+from batchsched.podgrouper.ray_rules import (
+    ray_cluster_gang_shape,
+    ray_job_gang_shape,
+    ray_service_child_manifests,
+)
 from batchsched.podgrouper.shape import (
     MAX_SHOWN_CHARACTERS,
     ColocatedParts,
     Manifest,
+    OwnerGangShape,
     OwnerPart,
-    OwnerShape,
     mapping_or_empty,
     text_or_empty,
 )
-from batchsched.podgrouper.spark_rules import spark_application_shape
+from batchsched.podgrouper.spark_rules import spark_application_gang_shape
 from batchsched.podgrouper.training_rules import (
     TRAINING_RUNTIMES,
     train_job_child_manifests,
-    training_job_shape,
+    training_job_gang_shape,
 )
 from batchsched.podgrouper.workload_rules import (
-    deployment_shape,
-    job_shape,
-    jobset_shape,
-    leader_worker_set_shape,
-    stateful_set_shape,
+    deployment_gang_shape,
+    job_gang_shape,
+    jobset_gang_shape,
+    leader_worker_set_gang_shape,
+    stateful_set_gang_shape,
 )
-from batchsched.podgrouper.wrapper_rules import app_wrapper_child_manifests, app_wrapper_shape, pod_shape
+from batchsched.podgrouper.wrapper_rules import (
+    app_wrapper_child_manifests,
+    app_wrapper_gang_shape,
+    wrapped_pod_gang_shape,
+)
 
-Rule = Callable[[Manifest], OwnerShape | None]
+Rule = Callable[[Manifest], OwnerGangShape | None]
 ChildRule = Callable[[Manifest, Sequence[Manifest]], list[dict[str, Any]]]
 """Returns the objects that the controller of an owner creates, given the owner and the templates that are known."""
 
@@ -70,7 +79,7 @@ class OwnerKind:
       rule: returns the shape of a gang.
       children: returns the objects that the controller of an owner creates; None if it creates pods by the shape.
       read_membership: returns the gang variant and the subgroup of a pod from the labels of the pod; None if
-        `OwnerShape.sub_group_labels` names the subgroup.
+        `OwnerGangShape.sub_group_labels` names the subgroup.
       resource: the plural in paths of the API; "" if it is the regular one.
       read_paths: the fields that the rule reads, if it is a rule of the configuration.
     """
@@ -93,41 +102,41 @@ def no_gang_shape(_: Manifest) -> None:
     """Return None: an owner of this kind forms no gang; its labels and annotations apply to owners below it."""
 
 
-def _shape_of_component(template: Manifest) -> OwnerShape | None:
+def _shape_of_component(template: Manifest) -> OwnerGangShape | None:
     """Return the shape of a component of an AppWrapper, or None if its kind has no rule."""
     name = (text_or_empty(template.get("apiVersion")).rpartition("/")[0], text_or_empty(template.get("kind")))
     if name == ("", "Pod"):
-        return pod_shape(template)
+        return wrapped_pod_gang_shape(template)
     kind = _WRAPPED.get(name)
     return kind.rule(template) if kind is not None else None
 
 
-_MPI_JOB: Final = partial(training_job_shape, field="mpiReplicaSpecs")
+_MPI_JOB: Final = partial(training_job_gang_shape, field="mpiReplicaSpecs")
 """The training operator and the MPI operator use the same fields."""
 _UNWRAPPED: Final = (
-    OwnerKind("Job", "batch/v1", job_shape),
-    OwnerKind("StatefulSet", "apps/v1", stateful_set_shape),
-    OwnerKind("Deployment", "apps/v1", deployment_shape),
-    OwnerKind("ReplicaSet", "apps/v1", deployment_shape),
-    OwnerKind("JobSet", "jobset.x-k8s.io/v1alpha2", jobset_shape),
-    OwnerKind("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", leader_worker_set_shape),
+    OwnerKind("Job", "batch/v1", job_gang_shape),
+    OwnerKind("StatefulSet", "apps/v1", stateful_set_gang_shape),
+    OwnerKind("Deployment", "apps/v1", deployment_gang_shape),
+    OwnerKind("ReplicaSet", "apps/v1", deployment_gang_shape),
+    OwnerKind("JobSet", "jobset.x-k8s.io/v1alpha2", jobset_gang_shape),
+    OwnerKind("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", leader_worker_set_gang_shape),
     OwnerKind("TrainJob", "trainer.kubeflow.org/v1alpha1", no_gang_shape, train_job_child_manifests),
-    OwnerKind("PyTorchJob", "kubeflow.org/v1", partial(training_job_shape, field="pytorchReplicaSpecs")),
-    OwnerKind("TFJob", "kubeflow.org/v1", partial(training_job_shape, field="tfReplicaSpecs")),
-    OwnerKind("JAXJob", "kubeflow.org/v1", partial(training_job_shape, field="jaxReplicaSpecs")),
-    OwnerKind("XGBoostJob", "kubeflow.org/v1", partial(training_job_shape, field="xgbReplicaSpecs")),
-    OwnerKind("PaddleJob", "kubeflow.org/v1", partial(training_job_shape, field="paddleReplicaSpecs")),
+    OwnerKind("PyTorchJob", "kubeflow.org/v1", partial(training_job_gang_shape, field="pytorchReplicaSpecs")),
+    OwnerKind("TFJob", "kubeflow.org/v1", partial(training_job_gang_shape, field="tfReplicaSpecs")),
+    OwnerKind("JAXJob", "kubeflow.org/v1", partial(training_job_gang_shape, field="jaxReplicaSpecs")),
+    OwnerKind("XGBoostJob", "kubeflow.org/v1", partial(training_job_gang_shape, field="xgbReplicaSpecs")),
+    OwnerKind("PaddleJob", "kubeflow.org/v1", partial(training_job_gang_shape, field="paddleReplicaSpecs")),
     OwnerKind("MPIJob", "kubeflow.org/v1", _MPI_JOB),
     OwnerKind("MPIJob", "kubeflow.org/v2beta1", _MPI_JOB),
-    OwnerKind("RayCluster", "ray.io/v1", ray_cluster_shape),
-    OwnerKind("RayJob", "ray.io/v1", ray_job_shape),
+    OwnerKind("RayCluster", "ray.io/v1", ray_cluster_gang_shape),
+    OwnerKind("RayJob", "ray.io/v1", ray_job_gang_shape),
     OwnerKind("RayService", "ray.io/v1", no_gang_shape, ray_service_child_manifests),
-    OwnerKind("SparkApplication", "sparkoperator.k8s.io/v1beta2", spark_application_shape),
+    OwnerKind("SparkApplication", "sparkoperator.k8s.io/v1beta2", spark_application_gang_shape),
     OwnerKind("Workflow", "argoproj.io/v1alpha1", no_gang_shape),
     OwnerKind(
         "PodCliqueSet",
         "grove.io/v1alpha1",
-        pod_clique_set_shape,
+        pod_clique_set_gang_shape,
         pod_clique_set_child_manifests,
         grove_variant_and_subgroup,
     ),
@@ -138,7 +147,7 @@ OWNERS: Final = (
     OwnerKind(
         "AppWrapper",
         "workload.codeflare.dev/v1beta2",
-        partial(app_wrapper_shape, rule_of=_shape_of_component),
+        partial(app_wrapper_gang_shape, rule_of=_shape_of_component),
         app_wrapper_child_manifests,
     ),
 )
@@ -206,7 +215,7 @@ class PodGroupTemplate:
 
 
 @dataclass(frozen=True, slots=True)
-class GangNeeds:
+class OwnerGangSettings:
     """The properties of an owner, such as a Job, that determine the PodGroups of its pods.
 
     Args:
@@ -218,7 +227,7 @@ class GangNeeds:
       warnings: labels and annotations of the owner that have no effect as written, as sentences.
     """
 
-    shape: OwnerShape | None
+    shape: OwnerGangShape | None
     pod_queue: str
     stated_fields: Manifest
     annotations: Mapping[str, object]
@@ -246,7 +255,7 @@ class GangNeeds:
         without_minimum = {name: value for name, value in metadata_fields.items() if name != "minMember"}
         variants = {
             name: _spec_of(
-                OwnerShape(variant.parts, shape.sub_group_labels),
+                OwnerGangShape(variant.parts, shape.sub_group_labels),
                 {**queue, **variant.spec_fields, **without_minimum},
             )
             for name, variant in shape.variants.items()
@@ -268,23 +277,25 @@ class GangNeeds:
         )
 
 
-def read_gang_needs(rule: Rule, manifest: Manifest) -> GangNeeds:
+def read_owner_gang_settings(rule: Rule, manifest: Manifest) -> OwnerGangSettings:
     """Read from an owner, such as a Job, the properties that determine the PodGroups of its pods."""
     shape = rule(manifest)
     metadata = mapping_or_empty(manifest.get("metadata"))
     annotations = mapping_or_empty(metadata.get("annotations"))
     annotated, problem = _annotated_fields(manifest)
-    return GangNeeds(
-        with_stated_topology(shape, annotations).without_pod_templates() if shape is not None else None,
+    return OwnerGangSettings(
+        with_topology_of_annotations(shape, annotations).without_pod_templates()
+        if shape is not None
+        else None,
         _queue_of_pods(shape.parts) if shape is not None else "",
         annotated,
         {key: annotations[key] for key in OWNER_ANNOTATIONS if key in annotations},
         problem,
-        (*unknown_owner_key_warnings(metadata), *_excessive_minimum(shape, annotated)),
+        (*unknown_owner_metadata_key_warnings(metadata), *_excessive_minimum(shape, annotated)),
     )
 
 
-def _excessive_minimum(shape: OwnerShape | None, stated_fields: Manifest) -> Iterator[str]:
+def _excessive_minimum(shape: OwnerGangShape | None, stated_fields: Manifest) -> Iterator[str]:
     """Yield a sentence if an owner states a larger minimum than a gang has pods, finished ones included."""
     minimum = stated_fields.get("minMember", 0)
     if shape is not None and 0 < shape.pod_count < minimum:
@@ -294,7 +305,7 @@ def _excessive_minimum(shape: OwnerShape | None, stated_fields: Manifest) -> Ite
         )
 
 
-def with_stated_topology(shape: OwnerShape, annotations: Manifest) -> OwnerShape:
+def with_topology_of_annotations(shape: OwnerGangShape, annotations: Manifest) -> OwnerGangShape:
     """Return a copy of an owner's shape, with the topology that annotations of Kueue or KAI request.
 
     The annotations are those of the owner and of its pod templates. Fields that the shape already states have
@@ -324,11 +335,11 @@ def with_stated_topology(shape: OwnerShape, annotations: Manifest) -> OwnerShape
     return replace(shape, parts=tuple(parts), groups=tuple(groups.values()), spec_fields=spec_fields)
 
 
-def _spec_of(shape: OwnerShape, spec_fields: Manifest) -> tuple[PodGroupSpec, str]:
+def _spec_of(shape: OwnerGangShape, spec_fields: Manifest) -> tuple[PodGroupSpec, str]:
     """Return the spec of a PodGroup, and a sentence about a value that the spec does not allow."""
     fields = dict(spec_fields)
     minimum = sum(part.minimum for part in shape.parts)
-    most = shape.unfinished_count if shape.most_member is None else shape.most_member
+    most = shape.unfinished_pod_count_per_gang if shape.most_member is None else shape.most_member
     # A product of two numbers of 32 bits, such as replicas and parallelism, may exceed what minMember can be.
     minimum = min(max(1, min(fields.pop("minMember", minimum), most)), LARGEST_INT32)
     sub_groups = _sub_groups(shape, minimum)
@@ -341,7 +352,7 @@ def _spec_of(shape: OwnerShape, spec_fields: Manifest) -> tuple[PodGroupSpec, st
         return PodGroupSpec(min_member=minimum), problem
 
 
-def _sub_groups(shape: OwnerShape, minimum: int) -> list[dict[str, Any]]:
+def _sub_groups(shape: OwnerGangShape, minimum: int) -> list[dict[str, Any]]:
     """Return the parts as subGroups, with lower minimums of the last ones if the gang needs fewer pods."""
     if not shape.sub_group_labels or not 1 < len(shape.parts) <= MOST_SUBGROUPS:
         return []

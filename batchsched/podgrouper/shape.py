@@ -69,7 +69,7 @@ class ColocatedParts:
 
 
 @dataclass(frozen=True, slots=True)
-class GangVariant:
+class AdditionalGangShape:
     """An additional gang of an owner, with parts that differ from the parts of the owner's first gang.
 
     In Grove, the replicas of a scaling group beyond its minimum form such gangs.
@@ -84,7 +84,7 @@ class GangVariant:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnerShape:
+class OwnerGangShape:
     """How the pods of an owner, such as a JobSet, form gangs: its parts, and the labels that assign pods to parts.
 
     Args:
@@ -104,7 +104,7 @@ class OwnerShape:
     gang_label: str = ""
     spec_fields: Manifest = field(default_factory=dict)
     groups: tuple[ColocatedParts, ...] = ()
-    variants: Mapping[str, GangVariant] = field(default_factory=dict)
+    variants: Mapping[str, AdditionalGangShape] = field(default_factory=dict)
     is_optional: bool = False
     most_member: int | None = None
     problem: str = ""
@@ -115,11 +115,11 @@ class OwnerShape:
         return sum(part.pods for part in self.parts)
 
     @property
-    def unfinished_count(self) -> int:
+    def unfinished_pod_count_per_gang(self) -> int:
         """The number of pods of one gang of the owner that have not finished, whether they exist yet or not."""
         return sum(part.pods - part.finished for part in self.parts)
 
-    def without_pod_templates(self) -> "OwnerShape":
+    def without_pod_templates(self) -> "OwnerGangShape":
         """Return the shape without the pod templates of its parts, which are large."""
         return replace(
             self,
@@ -151,7 +151,7 @@ def pod_count_or_default(value: object, default: int = 0) -> int:
     return min(max(0, value), LARGEST_INT32)
 
 
-def check_owner_pod_limit(pods: int, most: int = MOST_ADDED_PODS, more: str = "") -> None:
+def raise_if_too_many_pods(pods: int, most: int = MOST_ADDED_PODS, more: str = "") -> None:
     """Raise `InvalidInput` if an owner in a file adds more pods to a cluster than are allowed.
 
     Args:

@@ -12,8 +12,8 @@ from batchsched.api.owner_keys import SPARK_DRIVER, SPARK_ROLE
 from batchsched.errors import InvalidQuantity
 from batchsched.podgrouper.shape import (
     Manifest,
+    OwnerGangShape,
     OwnerPart,
-    OwnerShape,
     mapping_or_empty,
     pod_count_or_default,
     spec_of,
@@ -30,7 +30,7 @@ _OVERHEAD_FACTOR_WITHOUT_JVM: Final = 0.4
 _WITHOUT_JVM: Final = ("Python", "R")
 
 
-def spark_application_shape(manifest: Manifest) -> OwnerShape | None:
+def spark_application_gang_shape(manifest: Manifest) -> OwnerGangShape | None:
     """Return how the pods of a SparkApplication form a gang: the driver is needed, the executors are elastic.
 
     The result is None if the SparkApplication is suspended.
@@ -49,17 +49,17 @@ def spark_application_shape(manifest: Manifest) -> OwnerShape | None:
         OwnerPart(SPARK_DRIVER, 1, 1, _template(spec, SPARK_DRIVER), field="spec.driver"),
         OwnerPart(EXECUTOR, _executors(spec), 0, _template(spec, EXECUTOR), field="spec.executor"),
     )
-    return OwnerShape(parts, (SPARK_ROLE,), spec_fields=spec_fields, most_member=1)
+    return OwnerGangShape(parts, (SPARK_ROLE,), spec_fields=spec_fields, most_member=1)
 
 
-def spark_driver_shape(pod: Pod) -> OwnerShape:
+def spark_driver_gang_shape(pod: Pod) -> OwnerGangShape:
     """Return how a driver that spark-submit created forms a gang with its executors.
 
     The number of executors is unknown.
     """
     labels = {"metadata": {"labels": dict(pod.labels)}}
     parts = (OwnerPart(SPARK_DRIVER, 1, 1, labels), OwnerPart(EXECUTOR, 0, 0))
-    return OwnerShape(parts, (SPARK_ROLE,), spec_fields={"disruptionMode": "Elastic"}, most_member=1)
+    return OwnerGangShape(parts, (SPARK_ROLE,), spec_fields={"disruptionMode": "Elastic"}, most_member=1)
 
 
 def _executors(spec: Manifest) -> int:

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.core.pod import QUEUE_LABEL, PodSpec
-from batchsched.manifests.stripping import strip_value
+from batchsched.manifests.stripping import keep_fields_of_class
 from batchsched.podgrouper.rules import OwnerKind
 from batchsched.podgrouper.shape import mapping_or_empty
 
@@ -38,12 +38,12 @@ _READ_FIELDS: Final = frozenset(
 """The fields of owners that the rules read, at any depth."""
 
 
-def strip_owner(manifest: Mapping[str, Any], kind: OwnerKind) -> dict[str, Any]:
+def strip_unread_owner_fields(manifest: Mapping[str, Any], kind: OwnerKind) -> dict[str, Any]:
     """Return an owner of pods, such as a Job, without the fields that the pod grouper does not read."""
     return {
         "apiVersion": kind.api_version,
         "kind": kind.name,
-        "metadata": strip_value(manifest.get("metadata"), ObjectMeta),
+        "metadata": keep_fields_of_class(manifest.get("metadata"), ObjectMeta),
         **(_keep_paths(manifest, kind.read_paths) if kind.read_paths else _read_fields(manifest)),
     }
 
@@ -109,7 +109,9 @@ def _strip_part(part: Any) -> Any:
 def _strip_template(template: Mapping[str, Any]) -> dict[str, Any]:
     if "cliques" in template:
         return _read_fields(template)  # the template of a PodCliqueSet
-    kept: dict[str, Any] = {"metadata": strip_value(mapping_or_empty(template.get("metadata")), ObjectMeta)}
+    kept: dict[str, Any] = {
+        "metadata": keep_fields_of_class(mapping_or_empty(template.get("metadata")), ObjectMeta)
+    }
     spec = template.get("spec")
     if "kind" in template:  # a component of an AppWrapper
         if template["kind"] != "Pod":
@@ -117,4 +119,4 @@ def _strip_template(template: Mapping[str, Any]) -> dict[str, Any]:
         kept |= {name: template[name] for name in ("apiVersion", "kind") if name in template}
     if isinstance(spec, dict) and "template" in spec:
         return {**kept, "spec": _read_fields(spec)}  # the template of a Job
-    return {**kept, "spec": strip_value(spec, PodSpec)}
+    return {**kept, "spec": keep_fields_of_class(spec, PodSpec)}

@@ -33,10 +33,10 @@ class TopologyIndex:
         self._hyper_nodes: dict[str, HyperNode] = {}
         self._tree = HyperNodeTree(())
 
-    def store_for(self, kind: ObjectKind) -> "TopologyStore | NodeStore | None":
+    def store_for(self, kind: ObjectKind) -> "TopologyStore | HyperNodeLabelingNodeStore | None":
         """Return a store for objects of a kind; None for kinds other than Node and batchsched's Topology."""
         if kind.type is Node:
-            return NodeStore(self, self._cache)
+            return HyperNodeLabelingNodeStore(self, self._cache)
         return TopologyStore(self) if kind.type is Topology else None
 
     def external_kinds_and_stores(self) -> "Iterator[tuple[ObjectKind, TopologyStore | HyperNodeStore]]":
@@ -76,7 +76,7 @@ class TopologyIndex:
 
     def with_hyper_node_labels(self, node: Node) -> Node:
         """Return the node with labels that name the HyperNodes which contain it, one label for each tier."""
-        return self._tree.with_tier_labels(node) if self._hyper_nodes else node
+        return self._tree.node_with_tier_labels(node) if self._hyper_nodes else node
 
     def change_hyper_nodes(
         self, changed: Iterable[HyperNode], removed: Iterable[str] = (), *, complete: bool = False
@@ -98,7 +98,7 @@ class TopologyIndex:
             return
         self._tree = HyperNodeTree.from_hyper_nodes(self._hyper_nodes.values())
         for node in self._cache.list_objects("nodes"):
-            labelled = self._tree.with_tier_labels(node)
+            labelled = self._tree.node_with_tier_labels(node)
             if labelled is not node:
                 # Without a version: the labels changed here, and not the object in the API.
                 self._cache.put(labelled, version="")
@@ -162,7 +162,7 @@ class HyperNodeStore:
         self._index.change_hyper_nodes(listed, complete=True)
 
 
-class NodeStore:
+class HyperNodeLabelingNodeStore:
     """The store that adds the labels of HyperNodes to nodes and passes the nodes to the cluster state.
 
     Args:

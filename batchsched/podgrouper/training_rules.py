@@ -7,8 +7,8 @@ from typing import Any, Final
 from batchsched.errors import InvalidInput
 from batchsched.podgrouper.shape import (
     Manifest,
+    OwnerGangShape,
     OwnerPart,
-    OwnerShape,
     mapping_or_empty,
     mappings_in,
     pod_count_or_default,
@@ -23,7 +23,7 @@ WORKER: Final = "worker"
 LAUNCHER: Final = "launcher"
 
 
-def training_job_shape(manifest: Manifest, field: str) -> OwnerShape | None:
+def training_job_gang_shape(manifest: Manifest, field: str) -> OwnerGangShape | None:
     """Return how the pods of a Kubeflow training job form a gang, with pod count and minimum of each role.
 
     The result is None if the job is suspended or has no replicas.
@@ -59,7 +59,7 @@ def training_job_shape(manifest: Manifest, field: str) -> OwnerShape | None:
         needed = min(_needed(spec, name, pods), unfinished)
         template = mapping_or_empty(replicas[name].get("template"))
         parts.append(OwnerPart(name, pods, needed, template, pods - unfinished, paths[name]))
-    return OwnerShape(tuple(parts), ROLES, spec_fields=_spec_fields(run)) if parts else None
+    return OwnerGangShape(tuple(parts), ROLES, spec_fields=_spec_fields(run)) if parts else None
 
 
 def _needed(spec: Manifest, name: str, pods: int) -> int:

@@ -5,8 +5,8 @@ from typing import Final
 from batchsched.api.core.selector import parse_go_integer
 from batchsched.podgrouper.shape import (
     Manifest,
+    OwnerGangShape,
     OwnerPart,
-    OwnerShape,
     mapping_or_empty,
     mappings_in,
     pod_count_or_default,
@@ -21,7 +21,7 @@ GROUP_INDEX: Final = "leaderworkerset.sigs.k8s.io/group-index"
 EXCLUSIVE: Final = "leaderworkerset.sigs.k8s.io/exclusive-topology"
 
 
-def job_shape(manifest: Manifest) -> OwnerShape | None:
+def job_gang_shape(manifest: Manifest) -> OwnerGangShape | None:
     """Return how the pods of a Job form a gang; its minimum is the number of pods that run in parallel.
 
     The result is None if the Job is suspended. A Job without `completions` creates no new pods after the first success.
@@ -41,7 +41,9 @@ def job_shape(manifest: Manifest) -> OwnerShape | None:
     else:
         unfinished = pods if not succeeded else 1
     needed = max(0, min(pods, unfinished))
-    return OwnerShape((OwnerPart("", pods, needed, mapping_or_empty(spec.get("template")), pods - needed),))
+    return OwnerGangShape(
+        (OwnerPart("", pods, needed, mapping_or_empty(spec.get("template")), pods - needed),)
+    )
 
 
 def _pods_of_job(spec: Manifest) -> int:
@@ -60,7 +62,7 @@ def _indexes(intervals: str) -> int:
     return total
 
 
-def jobset_shape(manifest: Manifest) -> OwnerShape | None:
+def jobset_gang_shape(manifest: Manifest) -> OwnerGangShape | None:
     """Return how the pods of a JobSet form a gang, with pod count and minimum of each replicated job.
 
     A replicated job that starts after others has minimum 0. The result is None if the JobSet is suspended or has no
@@ -88,10 +90,10 @@ def jobset_shape(manifest: Manifest) -> OwnerShape | None:
         template = mapping_or_empty(job_spec.get("template"))
         path = f"spec.replicatedJobs[{index}].template.spec.template"
         parts.append(OwnerPart(name, pods, 0 if later else unfinished, template, pods - unfinished, path))
-    return OwnerShape(tuple(parts), (REPLICATED_JOB,)) if parts else None
+    return OwnerGangShape(tuple(parts), (REPLICATED_JOB,)) if parts else None
 
 
-def leader_worker_set_shape(manifest: Manifest) -> OwnerShape | None:
+def leader_worker_set_gang_shape(manifest: Manifest) -> OwnerGangShape | None:
     """Return how the pods of a LeaderWorkerSet form gangs: each leader and its workers are one gang.
 
     If the workers are created after their leader, the minimum number of pods is 1, otherwise all of them.
@@ -104,10 +106,10 @@ def leader_worker_set_shape(manifest: Manifest) -> OwnerShape | None:
     name = "leaderTemplate" if mapping_or_empty(template.get("leaderTemplate")) else "workerTemplate"
     pods, path = mapping_or_empty(template.get(name)), f"spec.leaderWorkerTemplate.{name}"
     needed = min(size, 1) if leader_first else size
-    return OwnerShape((OwnerPart("", size, needed, pods, field=path),), gang_label=GROUP_INDEX)
+    return OwnerGangShape((OwnerPart("", size, needed, pods, field=path),), gang_label=GROUP_INDEX)
 
 
-def stateful_set_shape(manifest: Manifest) -> OwnerShape | None:
+def stateful_set_gang_shape(manifest: Manifest) -> OwnerGangShape | None:
     """Return how the pods of a StatefulSet form a gang, or None if the pods start one after the other.
 
     All replicas are needed together.
@@ -116,10 +118,10 @@ def stateful_set_shape(manifest: Manifest) -> OwnerShape | None:
     if spec.get("podManagementPolicy") != "Parallel":
         return None
     replicas = pod_count_or_default(spec.get("replicas"), 1)
-    return OwnerShape((OwnerPart("", replicas, replicas, mapping_or_empty(spec.get("template"))),))
+    return OwnerGangShape((OwnerPart("", replicas, replicas, mapping_or_empty(spec.get("template"))),))
 
 
-def deployment_shape(manifest: Manifest) -> OwnerShape | None:
+def deployment_gang_shape(manifest: Manifest) -> OwnerGangShape | None:
     """Return how the pods of a Deployment or a ReplicaSet form a gang, if labels or annotations ask for one.
 
     Each pod serves requests by itself, so one pod is enough, and the others are evicted one by one.
@@ -127,4 +129,4 @@ def deployment_shape(manifest: Manifest) -> OwnerShape | None:
     spec = spec_of(manifest)
     replicas = pod_count_or_default(spec.get("replicas"), 1)
     part = OwnerPart("", replicas, min(replicas, 1), mapping_or_empty(spec.get("template")))
-    return OwnerShape((part,), spec_fields={"disruptionMode": "Elastic"}, is_optional=True)
+    return OwnerGangShape((part,), spec_fields={"disruptionMode": "Elastic"}, is_optional=True)

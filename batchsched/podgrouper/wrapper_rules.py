@@ -6,8 +6,8 @@ from typing import Any
 
 from batchsched.podgrouper.shape import (
     Manifest,
+    OwnerGangShape,
     OwnerPart,
-    OwnerShape,
     mapping_or_empty,
     mappings_in,
     spec_of,
@@ -15,9 +15,9 @@ from batchsched.podgrouper.shape import (
 )
 
 
-def app_wrapper_shape(
-    manifest: Manifest, rule_of: Callable[[Manifest], OwnerShape | None]
-) -> OwnerShape | None:
+def app_wrapper_gang_shape(
+    manifest: Manifest, rule_of: Callable[[Manifest], OwnerGangShape | None]
+) -> OwnerGangShape | None:
     """Return how the pods of all components of an AppWrapper form one gang.
 
     A single component keeps its subgroups. All pods of a Deployment are needed. The result is None if the AppWrapper is
@@ -40,14 +40,14 @@ def app_wrapper_shape(
         return shapes[0]
     parts = tuple(part for shape in shapes for part in shape.parts)
     # Names of parts are unique in one component only, and pods do not name their component.
-    return OwnerShape(tuple(replace(part, name="") for part in parts))
+    return OwnerGangShape(tuple(replace(part, name="") for part in parts))
 
 
-def _needed_together(shape: OwnerShape) -> OwnerShape:
+def _needed_together(shape: OwnerGangShape) -> OwnerGangShape:
     if not shape.is_optional:
         return shape
     parts = tuple(replace(part, minimum=part.pods) for part in shape.parts)
-    return OwnerShape(parts, shape.sub_group_labels, shape.gang_label)
+    return OwnerGangShape(parts, shape.sub_group_labels, shape.gang_label)
 
 
 def app_wrapper_child_manifests(manifest: Manifest, _: object = ()) -> list[dict[str, Any]]:
@@ -55,9 +55,9 @@ def app_wrapper_child_manifests(manifest: Manifest, _: object = ()) -> list[dict
     return [dict(template) for template in _templates(spec_of(manifest))]
 
 
-def pod_shape(manifest: Manifest) -> OwnerShape:
+def wrapped_pod_gang_shape(manifest: Manifest) -> OwnerGangShape:
     """Return the shape of a Pod in an AppWrapper: one part with one pod."""
-    return OwnerShape((OwnerPart("", 1, 1, manifest),))
+    return OwnerGangShape((OwnerPart("", 1, 1, manifest),))
 
 
 def _templates(spec: Manifest) -> list[Manifest]:

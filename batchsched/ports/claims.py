@@ -21,7 +21,7 @@ class _ClaimWrite:
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimReservation(_ClaimWrite):
+class ResourceClaimReservation(_ClaimWrite):
     """The reservation of a ResourceClaim for a pod, as it is to be written to `status.reservedFor`.
 
     Args:
@@ -42,7 +42,7 @@ class ClaimReservation(_ClaimWrite):
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimRelease(_ClaimWrite):
+class ResourceClaimRelease(_ClaimWrite):
     """The removal of pods from `status.reservedFor` of a ResourceClaim, after which its devices may be freed.
 
     Args:
@@ -58,7 +58,7 @@ class ClaimRelease(_ClaimWrite):
 
 
 @dataclass(frozen=True, slots=True)
-class ExtendedClaimReservation:
+class ExtendedResourceClaimReservation:
     """The ResourceClaim that is to be created, allocated and reserved for the extended resources of a pod.
 
     Args:
@@ -76,7 +76,7 @@ class ExtendedClaimReservation:
 
 
 @dataclass(frozen=True, slots=True)
-class ExtendedClaimRelease(_ClaimWrite):
+class ExtendedResourceClaimRelease(_ClaimWrite):
     """The deletion of the ResourceClaim for a pod's extended resources, after the pod could not be bound.
 
     Args:
@@ -87,24 +87,24 @@ class ExtendedClaimRelease(_ClaimWrite):
     pod_uid: str
 
 
-class ClaimBinder(Protocol):
+class ResourceClaimBinder(Protocol):
     """An interface that writes the reservations and releases of ResourceClaims to the API server.
 
     All writes are idempotent: a value that is already set is a success.
     """
 
-    async def reserve_claim(self, reservation: ClaimReservation) -> None:
+    async def reserve_claim(self, reservation: ResourceClaimReservation) -> None:
         """Reserve a ResourceClaim for a pod, and write its allocation if it has none yet."""
         ...
 
-    async def reserve_extended_claim(self, reservation: ExtendedClaimReservation) -> None:
+    async def reserve_extended_claim(self, reservation: ExtendedResourceClaimReservation) -> None:
         """Create, allocate and reserve a ResourceClaim for a pod's extended resources.
 
         Name the claim in the status of the pod.
         """
         ...
 
-    async def delete_extended_claim(self, deletion: ExtendedClaimRelease) -> None:
+    async def delete_extended_claim(self, deletion: ExtendedResourceClaimRelease) -> None:
         """Delete the ResourceClaim for the extended resources of a pod, if the claim still exists."""
         ...
 
@@ -115,7 +115,7 @@ class ClaimBinder(Protocol):
         """
         ...
 
-    async def release_claim(self, release: ClaimRelease) -> None:
+    async def release_claim(self, release: ResourceClaimRelease) -> None:
         """Remove pods from a ResourceClaim's `status.reservedFor`, and free its devices if no pod uses them.
 
         It is no error if the claim no longer exists.

@@ -12,7 +12,7 @@ from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.crd.validation import FieldError
 from batchsched.api.decision import Decision, SetAside
 from batchsched.api.snapshot import HeldGang, Snapshot
-from batchsched.ports.claims import ClaimBinder
+from batchsched.ports.claims import ResourceClaimBinder
 
 
 class Clock(Protocol):
@@ -132,7 +132,7 @@ class PersistentVolumeBinding:
 
 
 @dataclass(frozen=True, slots=True)
-class SelectedNode:
+class VolumeClaimSelectedNode:
     """The annotation `volume.kubernetes.io/selected-node` of a PersistentVolumeClaim, which names a node.
 
     Args:
@@ -162,7 +162,7 @@ class Binder(Protocol):
     """
 
     @property
-    def claim_binder(self) -> ClaimBinder:
+    def claim_binder(self) -> ResourceClaimBinder:
         """The writer of ResourceClaims."""
         ...
 
@@ -174,12 +174,15 @@ class Binder(Protocol):
         """Bind a PersistentVolume to a PersistentVolumeClaim."""
         ...
 
-    async def write_selected_node(self, selection: SelectedNode) -> None:
+    async def write_selected_node(self, selection: VolumeClaimSelectedNode) -> None:
         """Write the selected node of a PersistentVolumeClaim, so that its volume is provisioned for this node."""
         ...
 
     async def wait_for_bound_claims(
-        self, claims: Sequence[str], timeout_seconds: float, selections: Sequence[SelectedNode] = ()
+        self,
+        claims: Sequence[str],
+        timeout_seconds: float,
+        selections: Sequence[VolumeClaimSelectedNode] = (),
     ) -> bool:
         """Wait until all PersistentVolumeClaims are bound and return True; return False after the timeout.
 

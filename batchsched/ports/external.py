@@ -22,7 +22,7 @@ from batchsched.ports.workers import SolverWorkers
 
 
 @dataclass(frozen=True, slots=True)
-class TlsSettings:
+class ExtenderTlsSettings:
     """The TLS settings of calls to a scheduler extender. Fields `*_file` are paths, and `*_data` are PEM in base64."""
 
     insecure: bool = False
@@ -49,7 +49,7 @@ class ExtenderEndpoint:
     url: str
     timeout_seconds: float = 5.0
     https: bool = False
-    tls: TlsSettings = TlsSettings()
+    tls: ExtenderTlsSettings = ExtenderTlsSettings()
 
 
 class ExtenderReply(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -48,7 +48,7 @@ class SolverWorkers(Protocol):
     """Processes that compute functions for the solver of a session and return the results."""
 
     @property
-    def process_count_with_session(self) -> int:
+    def process_count_including_session(self) -> int:
         """The number of processes, including the process of the session itself."""
         ...
 

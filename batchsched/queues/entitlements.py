@@ -37,7 +37,7 @@ def compute_entitlements(shares: QueueTable, policies: Sequence[SharingPolicy]) 
     fair = floor.copy()
     fair[0] = shares.capacity
     entitled = Entitlements(guarantee, fair, floor, ceiling, lendable)
-    for row, (begin, end) in enumerate(shares.child_ranges().tolist()):
+    for row, (begin, end) in enumerate(shares.child_row_ranges().tolist()):
         if begin < end:
             below = slice(begin, end)
             surplus = np.maximum(0, fair[row] - floor[below].sum(axis=0))
@@ -115,7 +115,7 @@ def _not_lent(shares: QueueTable, guarantee: IntArray) -> IntArray:
 def _bounds(shares: QueueTable, guarantee: IntArray, unlent: IntArray) -> tuple[IntArray, IntArray]:
     """Return [Q, R] floor and ceiling of each row. The floor of a row contains the floors of its children."""
     demand = shares.request.copy()
-    spans = shares.child_ranges()
+    spans = shares.child_row_ranges()
     demand[spans[:, 0] < spans[:, 1]] = 0
     floor_of_children = np.zeros_like(guarantee)
     maximum = np.minimum(shares.limit, np.minimum(guarantee + shares.borrowing, UNLIMITED))

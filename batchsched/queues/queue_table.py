@@ -5,7 +5,7 @@ guarantee is the capacity of the cluster. If a queue has both children and PodGr
 child row named `{queue}/` with weight 1, to which these PodGroups belong. So every PodGroup belongs to a leaf,
 `own_gangs_row(queue)`.
 
-    build_queue_table(tree, TotalCapacity(resources, amounts, weighed), QueueDemand(usage, request, history))
+    build_queue_table(tree, TotalCapacity(resources, amounts, weighed), QueueUsageAndDemand(usage, request, history))
     resolve_policies(table, default, chosen) -> [Q] policies: that of row q divides among its children
     QueueTable                   frozen: names [Q], parent [Q], guarantee, limit, lending, borrowing, usage [Q, R], ...
     table.own_gangs_row(queue) -> int     row of a queue's own PodGroups
@@ -81,7 +81,7 @@ class QueueTable:
         """Return the number of rows."""
         return len(self.names)
 
-    def child_ranges(self) -> IntArray:
+    def child_row_ranges(self) -> IntArray:
         """Return for each queue the range [Q, 2] of its children's rows: the first row, and the row after the last."""
         rows = np.arange(len(self))
         return np.stack(
@@ -157,7 +157,7 @@ class TotalCapacity:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class QueueDemand:
+class QueueUsageAndDemand:
     """The usage and the demand of the PodGroups of each queue, without those of its child queues.
 
     A queue that is absent from a mapping has no usage, request or history.
@@ -199,7 +199,7 @@ class _Rows:
         self.specs.append(spec)
 
 
-def build_queue_table(tree: QueueTree, capacity: TotalCapacity, load: QueueDemand) -> QueueTable:
+def build_queue_table(tree: QueueTree, capacity: TotalCapacity, load: QueueUsageAndDemand) -> QueueTable:
     """Build the queue table from the queue tree, the capacity of the cluster, and the demand of the queues.
 
     Args:

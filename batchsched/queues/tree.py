@@ -80,7 +80,7 @@ class QueueTree:
             raise InvalidInput("the queues form a cycle", object="Queue", field="spec.parent")
 
     @property
-    def divides_capacity(self) -> bool:
+    def has_entitlements(self) -> bool:
         """True if any queue sets a field that divides capacity among queues, such as a guarantee."""
         return any(ENTITLING & queue.spec.model_fields_set for queue in self._queues.values())
 

@@ -58,7 +58,7 @@ def decay_usage(
     return result
 
 
-def usage_from_entries(usage_entries: Iterable[PastQueueUsage]) -> dict[str, dict[str, float]]:
+def past_usage_by_queue(usage_entries: Iterable[PastQueueUsage]) -> dict[str, dict[str, float]]:
     """Convert the past usage in a Snapshot to a mapping by queue, then by resource."""
     usage_by_queue: dict[str, dict[str, float]] = {}
     for entry in usage_entries:

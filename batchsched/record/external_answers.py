@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 from typing_extensions import override
 
-from batchsched.framework.runtime.deadline import PluginCallCounter
+from batchsched.framework.runtime.deadline import CountingPluginRunner
 from batchsched.ports.external import (
     ExceededDeadline,
     ExtenderEndpoint,
@@ -51,13 +51,13 @@ class ExternalAnswers(msgspec.Struct, frozen=True, rename="camel", omit_defaults
 
         No extender is called, and no clock is read.
         """
-        return ExternalClients(ExtenderTranscript(self.extenders), PluginCallCounter(self.overdue))
+        return ExternalClients(RecordingExtenderClient(self.extenders), CountingPluginRunner(self.overdue))
 
 
 NO_ANSWERS: Final = ExternalAnswers()
 
 
-class ExtenderTranscript(Extenders):
+class RecordingExtenderClient(Extenders):
     """A client of extenders that records each request with its response, and can replay an earlier recording.
 
     Args:
@@ -67,9 +67,9 @@ class ExtenderTranscript(Extenders):
 
     def __init__(self, recorded: Iterable[ExtenderCall] = (), port: Extenders | None = None) -> None:
         self._port = port
-        self.replay_from(recorded)
+        self.restart_recording(recorded)
 
-    def replay_from(self, recorded: Iterable[ExtenderCall] = ()) -> None:
+    def restart_recording(self, recorded: Iterable[ExtenderCall] = ()) -> None:
         """Start a new recording, in which requests are answered from the given earlier recording."""
         self._recorded: dict[tuple[str, str, str], deque[ExtenderReply]] = {}
         for call in recorded:

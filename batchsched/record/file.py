@@ -18,15 +18,15 @@ from pydantic import ValidationError
 
 from batchsched import __version__
 from batchsched.api.crd.validation import field_errors
-from batchsched.api.decision import Decision, Reservation, SetAside, without_telemetry
+from batchsched.api.decision import Decision, Reservation, SetAside, without_measured_durations
 from batchsched.api.decision import to_json as decision_json
 from batchsched.api.json_errors import to_field_error
-from batchsched.api.pod_devices import ReservedPodDevices
+from batchsched.api.pod_devices import PodDevicesFromEarlierSession
 from batchsched.api.snapshot import HeldGang, PastQueueUsage, Snapshot
 from batchsched.config.schema import Profile
 from batchsched.errors import DigestMismatch, InvalidInput
 from batchsched.manifests.reader import decompress
-from batchsched.manifests.writer import from_json, to_json
+from batchsched.manifests.writer import decode_snapshot_from_json, to_json
 from batchsched.record.external_answers import NO_ANSWERS, ExternalAnswers
 
 FORMAT: Final = "batchsched.session/1"
@@ -73,7 +73,7 @@ class _Session(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """Left out if there are none: the bytes of such a session are those of earlier versions."""
     chosen_policy: str | msgspec.UnsetType = msgspec.UNSET
     """Left out under every policy but `auto`, for the same reason."""
-    pod_devices: tuple[ReservedPodDevices, ...] | msgspec.UnsetType = msgspec.UNSET
+    pod_devices: tuple[PodDevicesFromEarlierSession, ...] | msgspec.UnsetType = msgspec.UNSET
     """Left out if there are none, for the same reason."""
 
 
@@ -154,7 +154,7 @@ def read_session_file(path: Path) -> SessionRecord:
     except ValidationError as error:
         first = field_errors(error, Profile)[0]
         raise InvalidInput(first.message, file=file, object="profile", field=first.field) from error
-    snapshot = from_json(bytes(session.manifests), file)
+    snapshot = decode_snapshot_from_json(bytes(session.manifests), file)
     snapshot = replace(
         snapshot,
         held=session.held,
@@ -238,7 +238,10 @@ class DecisionDifference:
 
 def compare_decisions(recorded: Decision, now: Decision) -> tuple[DecisionDifference, ...]:
     """Return the differences between a recorded decision and the replayed decision, without telemetry."""
-    before, after = decision_json(without_telemetry(recorded)), decision_json(without_telemetry(now))
+    before, after = (
+        decision_json(without_measured_durations(recorded)),
+        decision_json(without_measured_durations(now)),
+    )
     if before == after:
         return ()
     old, new = msgspec.json.decode(before), msgspec.json.decode(after)

@@ -14,11 +14,11 @@ from batchsched.api.snapshot import HeldGang, Snapshot
 from batchsched.config.schema import Profile
 from batchsched.ports.cluster import ClusterChanges, Scheduler
 from batchsched.queues.usage_history import UsageHistory
-from batchsched.runner.policy_chooser import CandidateChoice, PolicyChooser, auto_arguments
+from batchsched.runner.policy_chooser import CandidateChoice, PolicyChooser, arguments_of_auto_policy
 from batchsched.session.session import Session
 
 
-class AutoOrderScheduler(Scheduler):
+class SimulationAutoOrderScheduler(Scheduler):
     """A scheduler for simulations in which the policy `auto` chooses the gang order before each session.
 
     Args:
@@ -52,8 +52,8 @@ class AutoOrderScheduler(Scheduler):
         self.chooser.record_arrived_gangs(self.session, self._arrived)
         self._arrived.clear()
         if self.chooser.is_forecast_due(now):
-            frozen = self.chooser.take_forecast_input(self.session, self._cluster, now)
-            self.choices.append(self.chooser.conclude_forecast(self.chooser.forecast_all(frozen), now))
+            frozen = self.chooser.build_next_forecast_input(self.session, self._cluster, now)
+            self.choices.append(self.chooser.choose_gang_order(self.chooser.forecast_all(frozen), now))
         self.session.use_gang_order_candidate(self.chooser.policy)
         self.sessions_by_policy[self.chooser.policy] += 1
         return self.session.decide(now, seed)
@@ -73,9 +73,9 @@ class SimulationSchedulerBuilder:
 
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
-        self._arguments = auto_arguments(profile)
+        self._arguments = arguments_of_auto_policy(profile)
         self._past = UsageHistory({}, profile.usage_half_life_seconds)
-        self._auto: AutoOrderScheduler | None = None
+        self._auto: SimulationAutoOrderScheduler | None = None
         self._session: Session | None = None
 
     def make_scheduler(self, cluster: Snapshot) -> Scheduler:
@@ -86,11 +86,11 @@ class SimulationSchedulerBuilder:
         self._session = Session.for_simulation(cluster, self._profile, self._past)
         if self._arguments is None:
             return self._session
-        self._auto = AutoOrderScheduler(self._session, cluster, PolicyChooser(self._arguments))
+        self._auto = SimulationAutoOrderScheduler(self._session, cluster, PolicyChooser(self._arguments))
         return self._auto
 
     @property
-    def last_session(self) -> Session:
+    def session_of_last_scheduler(self) -> Session:
         """The `Session` object of the scheduler that was created last."""
         assert self._session is not None  # a simulation makes its scheduler first
         return self._session

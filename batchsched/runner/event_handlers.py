@@ -17,7 +17,7 @@ from batchsched.api.external.pod_group import ExternalPodGroup
 from batchsched.api.json_errors import to_field_error
 from batchsched.api.snapshot import ObjectKind
 from batchsched.manifests.decode import Decoder, ObjectDecodeError
-from batchsched.manifests.documents import ENVELOPE_DECODER, Document, object_title
+from batchsched.manifests.documents import ENVELOPE_DECODER, Document, format_kind_and_name
 from batchsched.ports.cluster import SetAsideObject
 
 _LOG: Final = logging.getLogger(__name__)
@@ -176,7 +176,7 @@ class EventHandler:
         key = self._kind.object_key(ObjectMeta(name=meta.name, namespace=meta.namespace))
         message = "; ".join((first.message, *(str(error) for error in further)))
         namespace = (meta.namespace or "default") if self._kind.namespaced else ""
-        title = object_title(self._kind.name, namespace, meta.name)
+        title = format_kind_and_name(self._kind.name, namespace, meta.name)
         why = SetAside(file="", object=title, field=first.field, message=message)
         return InvalidObject(key, meta, why)
 

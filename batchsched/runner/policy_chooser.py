@@ -48,12 +48,12 @@ class CandidateChoice:
     forecasts: Mapping[str, Forecast]
 
     @property
-    def is_change(self) -> bool:
+    def changes_gang_order(self) -> bool:
         """True if the chosen gang order differs from the one that was used before."""
         return self.policy != self.previous
 
 
-def auto_arguments(profile: Profile) -> AutoArgs | None:
+def arguments_of_auto_policy(profile: Profile) -> AutoArgs | None:
     """Return the arguments of the policy `auto` in a profile; None if the profile does not use `auto`.
 
     A profile with the policy `auto` does not use it if its sessions ignore the gang order.
@@ -74,7 +74,7 @@ def make_chooser(profile: Profile) -> "PolicyChooser | None":
     Raises:
       InvalidInput: the arguments of `auto` are invalid.
     """
-    arguments = auto_arguments(profile)
+    arguments = arguments_of_auto_policy(profile)
     return PolicyChooser(arguments) if arguments is not None else None
 
 
@@ -118,7 +118,7 @@ class PolicyChooser:
         session.tables.refresh()
         self.record_arrived_gangs(session, identities)
         if self.due_forecast is None and self.is_forecast_due(now):
-            self.due_forecast = self.take_forecast_input(session, cluster(), now)
+            self.due_forecast = self.build_next_forecast_input(session, cluster(), now)
 
     def record_arrived_gangs(self, session: Session, identities: Iterable[str]) -> None:
         """Record newly arrived gangs for later forecasts; ignore gangs that were recorded before.
@@ -145,7 +145,7 @@ class PolicyChooser:
         interval = min(max(FIRST_FORECAST_GANGS, self._seen // 2), self.args.gangs_between_forecasts)
         return self._since_forecast >= interval and now >= self._rest_until
 
-    def take_forecast_input(self, session: Session, cluster: Snapshot, now: float) -> ForecastInput:
+    def build_next_forecast_input(self, session: Session, cluster: Snapshot, now: float) -> ForecastInput:
         """Return the input of a forecast that begins now, and restart the count of arriving gangs."""
         self._since_forecast = 0
         recent = sorted(self._recent.values(), key=lambda gang: (gang.created, gang.key))
@@ -168,7 +168,7 @@ class PolicyChooser:
             for candidate in self.args.candidates
         }
 
-    def conclude_forecast(self, forecasts: Mapping[str, Forecast], now: float) -> CandidateChoice:
+    def choose_gang_order(self, forecasts: Mapping[str, Forecast], now: float) -> CandidateChoice:
         """Choose the gang order of the next sessions by the results of forecasts, and return the choice."""
         self._forecasts += 1
         memory = min(self.args.memory, 1.0 - 1.0 / self._forecasts)

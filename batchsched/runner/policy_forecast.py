@@ -41,7 +41,7 @@ from batchsched.queues.gang_order import (
     CandidatePolicy,
 )
 from batchsched.session.session import Session
-from batchsched.session.tables.gang import PendingGang, PodGroupState
+from batchsched.session.tables.gang import GangState, PendingGang
 from batchsched.session.tables.session_tables import SessionTables
 from batchsched.simulator.result import GangRecord
 from batchsched.simulator.run import Progress, RunSettings, simulate_workload
@@ -132,7 +132,7 @@ class Forecast:
     sessions: int
 
 
-def to_forecast_gang(tables: SessionTables, members: PodGroupState) -> ForecastGang | None:
+def to_forecast_gang(tables: SessionTables, members: GangState) -> ForecastGang | None:
     """Return what a forecast knows about a pending gang; None if the gang has no pending pod."""
     gang: PendingGang = tables.pending_gang(members)
     if not gang.parts:

@@ -12,7 +12,7 @@ from typing import Final
 from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision, Refusal, Reservation
-from batchsched.api.gang import gang_identity, gang_key, possible_gang_identities
+from batchsched.api.gang import gang_identity, gang_key, identities_of_gang_key
 from batchsched.api.snapshot import DEVICE_FIELDS, TEMPLATE_FIELDS, HeldGang, HeldGangPod, Snapshot
 from batchsched.config.schema import Profile
 from batchsched.framework.nodes.node_table import NodeTable, ReservedVolumesAndDevices
@@ -20,9 +20,9 @@ from batchsched.framework.runtime.binding_cycle import unreserve_after_session
 from batchsched.framework.runtime.pipeline import Pipeline, plugin_names
 from batchsched.framework.runtime.registry import standard_registry
 from batchsched.queues.usage_history import UsageHistory, usage_entries
-from batchsched.runner.changed_node_capacity import ChangedNodeCapacity, Places
+from batchsched.runner.bind_capacity_check import BindCapacityCheck, Places
 from batchsched.runner.session_runner import SessionInput, SessionRunner
-from batchsched.runner.session_window import SessionWindow
+from batchsched.runner.session_window import SessionGangSelector
 from batchsched.scheduling_queue.entity import Entity, QueueState
 from batchsched.scheduling_queue.queue import SchedulingQueue
 from batchsched.scheduling_queue.queueing_hints import possibly_refusing_plugins
@@ -94,7 +94,7 @@ class ProfileScheduler:
         self._leaving = leaving
         self._past = UsageHistory({}, profile.usage_half_life_seconds)
         self._changes = cache.subscribe()
-        self._window = SessionWindow(profile.session_window, profile.session_seconds)
+        self._window = SessionGangSelector(profile.session_window, profile.session_seconds)
         self._reserved_volumes_and_devices = ReservedVolumesAndDevices()
         self.can_allocate_devices: Callable[[], bool] = always_true
         """Returns whether the ResourceClaims of the cluster are known; if not, pods with claims are refused."""
@@ -133,7 +133,7 @@ class ProfileScheduler:
         self._scheduler = Session(snapshot, self.profile, self.pipeline, past=self._past)
         if snapshot.nodes:  # the first scheduler is made before the cluster is listed
             self._warn_of_ignored_policy(self._scheduler.ignored_policy_reason)
-        self.node_table.reserved_volumes_and_devices.copy_pods_being_bound_from(
+        self.node_table.reserved_volumes_and_devices.copy_reservations_of_pods_being_bound(
             self._reserved_volumes_and_devices, self._cache.is_assumed_or_being_bound, self._cache.is_bound
         )
         self._reserved_volumes_and_devices = self.node_table.reserved_volumes_and_devices
@@ -156,7 +156,7 @@ class ProfileScheduler:
         return self._reserved_volumes_and_devices
 
     @property
-    def session_is_full(self) -> bool:
+    def is_last_session_full(self) -> bool:
         """Whether the last session reached its maximum of gangs or pod specs, so that further gangs may be ready."""
         return self._window.is_full
 
@@ -212,14 +212,14 @@ class ProfileScheduler:
         """
         # Other gangs take part in the next session, while the gangs of this one are being bound.
         self._window.resize(self.queue.active_namespaces())
-        self._window.select_gangs(self.queue, self._in_flight, now, self._scheduler.spec_numbers)
+        self._window.select_gangs(self.queue, self._in_flight, now, self._scheduler.distinct_spec_numbers)
         if self._in_flight:
             self._call_heads(now)
         if not self._in_flight and not self.held:
             return None
         self._current.updated_scheduler(self.held)
         bindings = self._cache.is_assumed_or_being_bound, self._cache.is_bound
-        self.node_table.reserved_volumes_and_devices.release_pods_not_being_bound(*bindings)
+        self.node_table.reserved_volumes_and_devices.release_reservations_of_pods_not_being_bound(*bindings)
         self.node_table.device_ledger.copy_devices_reserved_by_other_profiles(
             [neighbour.devices for neighbour in reserved_elsewhere], *bindings
         )
@@ -258,11 +258,11 @@ class ProfileScheduler:
     def _call_heads(self, now: float) -> None:
         """Add gangs with a reservation to the session, which would otherwise give their capacity away."""
         heads = (reservation.pod_group for reservation in self.reservations)
-        for identity in (identity for key in heads for identity in possible_gang_identities(key)):
+        for identity in (identity for key in heads for identity in identities_of_gang_key(key)):
             entity = self.queue.find_entity(identity)
             if entity is not None and identity not in self._in_flight:
                 self.queue.activate(tuple(entity.pods), now)
-        self._window.select_gangs(self.queue, self._in_flight, now, self._scheduler.spec_numbers)
+        self._window.select_gangs(self.queue, self._in_flight, now, self._scheduler.distinct_spec_numbers)
 
     def without_hung_plugins(self) -> "ProfileScheduler":
         """Return a new scheduler of the same profile in which the plugins that hung are disabled."""
@@ -330,7 +330,7 @@ class ProfileScheduler:
         # After a plugin hung, the decision is that of other tables: what it reserved there is not in those of this
         # scheduler, and the pods would be bound without their devices. The scheduler that replaces it decides again.
         placed = {} if self.runner.hung else _placed(decision, taking_part)
-        changed = ChangedNodeCapacity(
+        changed = BindCapacityCheck(
             self._cache, self._current.unread_changes(), placed.values(), self.pipeline.ignores_resource
         )
         refused = {refused_gang.pod_group: refused_gang for refused_gang in decision.refusals}
@@ -367,7 +367,9 @@ class ProfileScheduler:
         self._in_flight = {}
         self._current = self._follow()  # its tables may be half changed
 
-    def requeue_unbound(self, entity: Entity, places: Iterable[tuple[Pod, str]], now: float) -> None:
+    def requeue_after_failed_binding(
+        self, entity: Entity, places: Iterable[tuple[Pod, str]], now: float
+    ) -> None:
         """Return a gang to the scheduling queue after the binding of some of its pods failed.
 
         These pods become pending again.
@@ -394,10 +396,10 @@ class ProfileScheduler:
             assumed = self._cache.get(PODS, pod.key)
             if self._cache.forget_assumption(pod.key, node, pod.metadata.uid):
                 # `sync_queue` sees no change of a pod that was assumed and became pending again since it ran last.
-                self.queue.process_failed_binding(assumed, now)
+                self.queue.retry_gangs_after_failed_binding(assumed, now)
             elif assumed is None or assumed.metadata.uid != pod.metadata.uid:
                 # The pod was deleted meanwhile, and what it kept until now is free.
-                self.queue.process_failed_binding(pod, now)
+                self.queue.retry_gangs_after_failed_binding(pod, now)
             present = self._cache.get(PODS, pod.key)
             if present is not None and not present.node and not present.terminating:
                 unbound.append(present)
@@ -412,7 +414,7 @@ class ProfileScheduler:
         else:
             self.queue.add_unschedulable(entity, refused_by, now)
 
-    def _assume(self, places: Places, changed: ChangedNodeCapacity, now: float) -> bool:
+    def _assume(self, places: Places, changed: BindCapacityCheck, now: float) -> bool:
         """Assume all pods of a gang and return True; if that fails, unreserve all and return False."""
         full = changed.find_full_node(places)
         if full is not None:

@@ -26,7 +26,7 @@ MAX_EXPLANATIONS: Final = 20_000
 """Maximum number of explanations that are kept."""
 
 
-class ExplanationResult(StrEnum):
+class ExplanationResultCode(StrEnum):
     """The result of explaining a refusal, such as verified or failed; it is also a label value of metrics."""
 
     VERIFIED = "verified"
@@ -52,7 +52,7 @@ class ExplanationOutcome:
     profile: str
     refusal: Refusal
     explained: Refusal | None
-    result: ExplanationResult
+    result: ExplanationResultCode
     seconds: float
     defect: Exception | None = None
 
@@ -153,7 +153,9 @@ class RefusalExplanations:
     def __len__(self) -> int:
         return len(self._pending)
 
-    def record_session(self, profile_scheduler: ProfileScheduler, decision: Decision) -> Decision:
+    def record_refusals_and_add_explanations(
+        self, profile_scheduler: ProfileScheduler, decision: Decision
+    ) -> Decision:
         """Add the refusals of a scheduler's last session, and drop the earlier refusals of the gangs that took part.
 
         Returns:
@@ -216,11 +218,11 @@ class RefusalExplanations:
         self._pending.pop(key, None)
         self._explanations.pop(key, None)
 
-    def begin_explanation(self, pending: PendingExplanation) -> None:
+    def record_explanation_start(self, pending: PendingExplanation) -> None:
         """Record that an explanation begins, so that refusals of other namespaces are explained next."""
         self._turn_by_namespace[gang_namespace(pending.gang_key)] = next(self._turns)
 
-    def finish_explanation(self, pending: PendingExplanation, explained: Refusal) -> bool:
+    def store_explanation_if_current(self, pending: PendingExplanation, explained: Refusal) -> bool:
         """Store the explanation of a refusal and return True; return False if the refusal is outdated."""
         if not self.is_current(pending):
             return False

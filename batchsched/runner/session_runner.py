@@ -25,11 +25,11 @@ from batchsched.api.decision import Decision
 from batchsched.api.gang import gang_identity
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
-from batchsched.framework.runtime.deadline import PluginCallCounter
+from batchsched.framework.runtime.deadline import CountingPluginRunner
 from batchsched.framework.runtime.registry import standard_registry
 from batchsched.ports.external import ExceededDeadline, Extenders, ExternalClients, Telemetry
 from batchsched.ports.workers import SolverWorkers
-from batchsched.record.external_answers import NO_ANSWERS, ExtenderTranscript, ExternalAnswers
+from batchsched.record.external_answers import NO_ANSWERS, ExternalAnswers, RecordingExtenderClient
 from batchsched.runner.policy_chooser import make_chooser
 from batchsched.session.session import decide
 
@@ -56,9 +56,9 @@ def shared_extender_client() -> Extenders:
 
     The whole process shares one client, so that connections are reused.
     """
-    from batchsched.kube.extender import HttpExtenders
+    from batchsched.kube.extender import HttpExtenderClient
 
-    return HttpExtenders()
+    return HttpExtenderClient()
 
 
 _solver_processes: dict[int, "SolverProcesses"] = {}
@@ -138,8 +138,8 @@ class SessionRunner:
         self.answers = NO_ANSWERS
         """The recorded answers of the last session."""
         self._extenders = shared_extender_client() if profile.extenders else None
-        self._transcript = ExtenderTranscript((), self._extenders)
-        self._call_counter = PluginCallCounter(overdue) if self.has_external_plugins else None
+        self._transcript = RecordingExtenderClient((), self._extenders)
+        self._call_counter = CountingPluginRunner(overdue) if self.has_external_plugins else None
         self.outside = ExternalClients(self._transcript, self._call_counter, workers)
         """The external calls of the plugins of a scheduler that follows the cluster."""
 
@@ -156,11 +156,13 @@ class SessionRunner:
           follow: Decides the session with the scheduler that follows the cluster.
           session_input: The input of the session; required if external plugins are enabled.
         """
-        self._transcript.replay_from()
+        self._transcript.restart_recording()
         if self._call_counter is None or session_input is None:
             decision = follow()
         else:
-            result = run_until_deadline(follow, self._call_counter, self.profile.plugin_deadline_seconds)
+            result = run_with_plugin_deadline(
+                follow, self._call_counter, self.profile.plugin_deadline_seconds
+            )
             if isinstance(result, ExceededDeadline):
                 # The call hangs again and is numbered again: the scheduler that follows the cluster counted other
                 # calls, and a replay counts from a fresh scheduler. The tables that it left are half changed.
@@ -175,15 +177,15 @@ class SessionRunner:
     def decide_from_snapshot(self, snapshot: Snapshot, now: float, seed: int) -> Decision:
         """Decide a session from a Snapshot; a plugin that exceeds its deadline is disabled."""
 
-        def attempt_decision(call_counter: PluginCallCounter | None) -> Decision:
+        def attempt_decision(call_counter: CountingPluginRunner | None) -> Decision:
             # After a plugin hung, the recorded answers of extenders are used again.
-            self._transcript.replay_from(self._transcript.calls)
+            self._transcript.restart_recording(self._transcript.calls)
             outside = ExternalClients(self._transcript, call_counter, self._workers)
             return decide(snapshot, self.profile, now, seed, telemetry=self.telemetry, outside=outside)
 
         if self.has_external_plugins:
             seconds = self.profile.plugin_deadline_seconds
-            decision, overdue = run_with_retries(attempt_decision, seconds, self.overdue)
+            decision, overdue = run_without_overdue_calls(attempt_decision, seconds, self.overdue)
         else:
             decision, overdue = attempt_decision(None), self.overdue
         self.answers = ExternalAnswers(self._transcript.calls, overdue)
@@ -192,8 +194,8 @@ class SessionRunner:
         return decision
 
 
-def run_with_retries(
-    work: Callable[[PluginCallCounter], T], seconds: float, overdue: tuple[ExceededDeadline, ...] = ()
+def run_without_overdue_calls(
+    work: Callable[[CountingPluginRunner], T], seconds: float, overdue: tuple[ExceededDeadline, ...] = ()
 ) -> tuple[T, tuple[ExceededDeadline, ...]]:
     """Run a function that calls plugins; repeat the function without each call that exceeds its deadline.
 
@@ -205,15 +207,15 @@ def run_with_retries(
     Returns: The result of the work, and the calls that are overdue now.
     """
     while True:
-        call_counter = PluginCallCounter(overdue)
-        result = run_until_deadline(partial(work, call_counter), call_counter, seconds)
+        call_counter = CountingPluginRunner(overdue)
+        result = run_with_plugin_deadline(partial(work, call_counter), call_counter, seconds)
         if not isinstance(result, ExceededDeadline):
             return result, overdue
         overdue = (*overdue, result)
 
 
-def run_until_deadline(
-    work: Callable[[], T], call_counter: PluginCallCounter, seconds: float
+def run_with_plugin_deadline(
+    work: Callable[[], T], call_counter: CountingPluginRunner, seconds: float
 ) -> T | ExceededDeadline:
     """Run a function in a new thread; return its result, or the plugin call that exceeded its deadline."""
     result: Future[T] = Future()

@@ -27,7 +27,7 @@ SpecsOfPods = Callable[[Iterable[Pod]], set[Hashable]]
 """Returns the different specs of some pods; pods that no plugin can tell apart have the same spec."""
 
 
-class SessionWindow:
+class SessionGangSelector:
     """The component that selects each session's gangs, in equal shares for all namespaces with active gangs.
 
     If a namespace has used its share, its gangs are selected after gangs of the same priority in other namespaces. What
@@ -51,7 +51,11 @@ class SessionWindow:
         """Whether the last session took as many gangs or specs as it may."""
 
     def select_gangs(
-        self, queue: SchedulingQueue, selected: dict[str, Entity], now: float, spec_numbers: SpecsOfPods
+        self,
+        queue: SchedulingQueue,
+        selected: dict[str, Entity],
+        now: float,
+        distinct_spec_numbers: SpecsOfPods,
     ) -> None:
         """Take gangs from the scheduling queue and add them to `selected` until the session is full.
 
@@ -59,9 +63,9 @@ class SessionWindow:
           queue: the scheduling queue.
           selected: the gangs that already take part; changed in place.
           now: seconds since 1970.
-          spec_numbers: returns the different specs of pods.
+          distinct_spec_numbers: returns the different specs of pods.
         """
-        session = self._session = _SelectedGangs(spec_numbers)
+        session = self._session = _SelectedGangs(distinct_spec_numbers)
         for selected_gang in selected.values():
             session.count_gang(selected_gang)
         namespaces = len(queue.active_namespaces() | session.gangs.keys()) or 1
@@ -69,7 +73,7 @@ class SessionWindow:
         share_used = {
             namespace
             for namespace in session.gangs
-            if session.has_selected_share(namespace, self.gangs / namespaces, max_specs / namespaces)
+            if session.has_namespace_used_share(namespace, self.gangs / namespaces, max_specs / namespaces)
         }
         self.is_full = False
         while len(selected) < self.gangs and session.spec_count < max_specs:
@@ -78,7 +82,9 @@ class SessionWindow:
                 break
             selected[entity.identity] = entity
             session.count_gang(entity)
-            if session.has_selected_share(entity.namespace, self.gangs / namespaces, max_specs / namespaces):
+            if session.has_namespace_used_share(
+                entity.namespace, self.gangs / namespaces, max_specs / namespaces
+            ):
                 share_used.add(entity.namespace)
         else:
             self.is_full = True
@@ -118,8 +124,8 @@ class SessionWindow:
 class _SelectedGangs:
     """Counts the gangs and the different pod specs of a session by namespace."""
 
-    def __init__(self, spec_numbers: SpecsOfPods) -> None:
-        self._specs_of = spec_numbers
+    def __init__(self, distinct_spec_numbers: SpecsOfPods) -> None:
+        self._specs_of = distinct_spec_numbers
         self.gangs = Counter[str]()
         self._specs: dict[str, set[Hashable]] = {}
         self.spec_count = 0
@@ -132,6 +138,6 @@ class _SelectedGangs:
         self.spec_count += len(specs) - before
         self.gangs[entity.namespace] += 1
 
-    def has_selected_share(self, namespace: str, gangs: float, specs: float) -> bool:
+    def has_namespace_used_share(self, namespace: str, gangs: float, specs: float) -> bool:
         """Return whether a namespace has at least `gangs` gangs or `specs` pod specs in the session."""
         return self.gangs[namespace] >= gangs or len(self._specs[namespace]) >= specs

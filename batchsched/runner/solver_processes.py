@@ -53,7 +53,7 @@ class SolverProcesses(SolverWorkers):
 
     @property
     @override
-    def process_count_with_session(self) -> int:
+    def process_count_including_session(self) -> int:
         return self._count
 
     @override

@@ -14,7 +14,7 @@ from batchsched.controllers.recovery import (
 )
 from batchsched.controllers.reporter import Reporter
 from batchsched.errors import InvalidInput
-from batchsched.kube.claim_writer import ClaimWriter
+from batchsched.kube.claim_writer import ResourceClaimWriter
 from batchsched.kube.connection import (
     CLAIM_RESOURCE,
     POD_GROUP_RESOURCE,
@@ -35,12 +35,17 @@ from batchsched.runner.session_runner import (
     make_no_telemetry,
     shared_solver_processes,
 )
-from batchsched.scheduler.binding import BindingCallback, BindingCycles, combine_callbacks, ignore_binding
+from batchsched.scheduler.binding import (
+    BindingCallback,
+    BindingCycles,
+    combine_callbacks,
+    do_nothing_on_binding,
+)
 from batchsched.scheduler.cluster_reflectors import ClusterReflectors
 from batchsched.scheduler.explanation_worker import (
     ExplanationCallback,
     ExplanationWorker,
-    ignore_explanation,
+    do_nothing_on_explanation,
 )
 from batchsched.scheduler.loop import (
     DecisionCallback,
@@ -82,9 +87,9 @@ class SchedulerApp:
     clock: Clock
     profiles: Sequence[Profile]
     fence: WriteFence | None = None
-    on_binding: BindingCallback = ignore_binding
+    on_binding: BindingCallback = do_nothing_on_binding
     on_decision: DecisionCallback | None = None
-    on_explanation: ExplanationCallback = ignore_explanation
+    on_explanation: ExplanationCallback = do_nothing_on_explanation
     on_forecast: ForecastCallback = do_nothing_on_forecast
     telemetry: TelemetryFactory = make_no_telemetry
     recording: bool = False
@@ -186,7 +191,7 @@ class SchedulerApp:
         await self.wait_until_synced()
         handle_claim = self._reflector_of(CLAIM_RESOURCE).handle_json
         find_claim = partial(self.cache.get, "resource_claims")
-        claims = ClaimWriter(self.writer, self.clock, handle_claim, find_claim)
+        claims = ResourceClaimWriter(self.writer, self.clock, handle_claim, find_claim)
         volume_claims = VolumeClaims(
             self._reflector_of(VOLUME_CLAIM_RESOURCE).handle_json,
             partial(self.cache.get, "persistent_volume_claims"),
@@ -219,7 +224,7 @@ class SchedulerApp:
         on_decision = [
             evictor.apply_decision,
             RefusedGangClaimController(self.cache, claims, cycles.has_unfinished_bindings).apply_decision,
-            explaining.wrap_decision_callback(reporter.record_decision),
+            explaining.wrap_callback_with_known_explanations(reporter.record_decision),
             *([self.on_decision] if self.on_decision else []),
         ]
         group_writer = PodGroupWriter(

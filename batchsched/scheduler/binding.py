@@ -19,7 +19,7 @@ from batchsched.errors import BatchschedError
 from batchsched.framework.runtime.binding_cycle import (
     BindingCycle,
     may_need_prebind_undo,
-    run_bind,
+    run_bind_and_postbind,
     run_binding_cycle,
     run_prebind,
     undo_prebind,
@@ -27,7 +27,7 @@ from batchsched.framework.runtime.binding_cycle import (
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.status import Status
 from batchsched.ports.cluster import Binder, Clock
-from batchsched.runner.changed_node_capacity import Places
+from batchsched.runner.bind_capacity_check import Places
 from batchsched.runner.profile_scheduler import PlacedGang, ProfileScheduler
 from batchsched.state.cluster_state import ClusterState
 
@@ -42,7 +42,7 @@ BindingCallback = Callable[[Pod, str, str, float], None]
 """Called after each binding with the pod, the node, the problem ("" if there is none) and the seconds that it took."""
 
 
-def ignore_binding(pod: Pod, node: str, problem: str, seconds: float) -> None:
+def do_nothing_on_binding(pod: Pod, node: str, problem: str, seconds: float) -> None:
     """Do nothing; this is the default callback for the end of a pod's binding."""
 
 
@@ -95,7 +95,7 @@ class BindingCycles:
         self._gangs[placement.entity.identity] += 1
         # The cycle must use the present reservations: the next session, which may start before this task, changes them.
         pods = [pod for pod, _ in placement.places]
-        cycle = BindingCycle.for_pods(pods, profile_scheduler.node_table, self._binder)
+        cycle = BindingCycle.from_placed_pods(pods, profile_scheduler.node_table, self._binder)
         is_prepared = self._is_prepared(profile_scheduler, placement, cycle)
         task = asyncio.create_task(
             self._bind_placement(profile_scheduler, placement, cycle, is_prepared=is_prepared)
@@ -112,11 +112,13 @@ class BindingCycles:
         """Return whether pods of a gang are being bound, or could not be bound and are not yet queued again."""
         return identity in self._gangs
 
-    def requeue_failed(self) -> None:
+    def requeue_pods_with_failed_bindings(self) -> None:
         """Return pods with failed bindings to the scheduling queue. Call this method between two sessions only."""
         failed, self._failed = self._failed, []
         for profile_scheduler, placement in failed:
-            profile_scheduler.requeue_unbound(placement.entity, placement.places, self._clock.now())
+            profile_scheduler.requeue_after_failed_binding(
+                placement.entity, placement.places, self._clock.now()
+            )
             self._end(placement)
 
     async def wait_until_idle(self) -> None:
@@ -148,7 +150,8 @@ class BindingCycles:
             place for place, bound in zip(placement.places, outcomes, strict=True) if not bound
         )
         if failed:
-            # The gang stays in `_gangs`: until `requeue_failed`, its pods count as assumed and the gang as busy.
+            # The gang stays in `_gangs`: until `requeue_pods_with_failed_bindings`, its pods count as assumed and the
+            # gang as busy.
             self._failed.append((profile_scheduler, PlacedGang(placement.entity, failed)))
             self._changed()
         else:
@@ -193,7 +196,7 @@ class BindingCycles:
             shared_problem = f"PreBind of pod {first} of the gang failed: {unprepared[first]}"
             problems = {pod.key: unprepared.get(pod.key, shared_problem) for pod, _ in places}
         else:
-            problems = await run_stage_for_pods(run_bind, places)
+            problems = await run_stage_for_pods(run_bind_and_postbind, places)
         failed = tuple((pod, node) for pod, node in places if pod.key in problems)
         # Durations and Events of bound pods do not wait for the undo of others.
         for pod, node in places:

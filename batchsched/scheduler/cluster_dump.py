@@ -13,10 +13,10 @@ from batchsched.config.schema import PodGrouperSettings, Profile
 from batchsched.errors import ApiError, CommandError
 from batchsched.kube.connection import ApiResource, Connection
 from batchsched.kube.listing import list_pages
-from batchsched.manifests.stripping import strip_object
+from batchsched.manifests.stripping import keep_fields_that_decisions_read
 from batchsched.podgrouper.rules import OwnerKinds
 from batchsched.podgrouper.shape import spec_of
-from batchsched.podgrouper.stripping import strip_owner
+from batchsched.podgrouper.stripping import strip_unread_owner_fields
 from batchsched.ports.cluster import Clock
 from batchsched.record.dump import ClusterDump
 from batchsched.runner.event_handlers import read_identity
@@ -96,9 +96,9 @@ def _strip(resource: ApiResource, kinds: OwnerKinds, manifest: Mapping[str, Any]
     name = (resource.api_version, resource.kind)
     owner = next((one for one in kinds.all if (one.api_version, one.name) == name), None)
     kind = _KINDS.get(name)
-    kept = strip_owner(manifest, owner) if owner is not None else {}
+    kept = strip_unread_owner_fields(manifest, owner) if owner is not None else {}
     if kind is not None:
-        stripped = strip_object(manifest, kind)
+        stripped = keep_fields_that_decisions_read(manifest, kind)
         spec = {**spec_of(kept), **spec_of(stripped)} if kept else stripped.get("spec")
         kept = {**kept, **stripped, **({} if spec is None else {"spec": spec})}
     return msgspec.Raw(msgspec.json.encode(kept))

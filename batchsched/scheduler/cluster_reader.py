@@ -7,7 +7,7 @@ imported only for other inputs.
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from batchsched.manifests.api_server import as_created_in_cluster
+from batchsched.manifests.api_server import snapshot_with_creation_times_and_claims
 from batchsched.manifests.input_warnings import input_warnings
 from batchsched.manifests.reader import ReadResult, read_manifests
 from batchsched.podgrouper.configured_rules import owner_kinds
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from batchsched.scheduler.offline_cluster import OfflineCluster
 
 
-def read_cluster(
+def read_snapshot_from_files(
     files: ClusterFiles, settings: SessionSettings, telemetry: Telemetry | None = None
 ) -> ReadResult:
     """Read a cluster from files, and return the input of a session together with warnings about the files.
@@ -31,7 +31,9 @@ def read_cluster(
     if files.session is None and files.dump is None:
         reading = _read_manifests(files, settings, telemetry)
         if not reading.owners:
-            return replace(reading, snapshot=as_created_in_cluster(reading.snapshot, settings.now))
+            return replace(
+                reading, snapshot=snapshot_with_creation_times_and_claims(reading.snapshot, settings.now)
+            )
         cluster = _load_reading(reading, settings)
     else:
         cluster = load_offline_cluster(files, settings)
@@ -40,7 +42,10 @@ def read_cluster(
 
 
 def load_offline_cluster(files: ClusterFiles, settings: SessionSettings) -> "OfflineCluster":
-    """Load a cluster from files in a form to which further objects can be added. Raises as `read_cluster`."""
+    """Load a cluster from files in a form to which further objects can be added.
+
+    Raises as `read_snapshot_from_files`.
+    """
     from batchsched.scheduler.offline_cluster import OfflineCluster
 
     if files.session is None and files.dump is None:

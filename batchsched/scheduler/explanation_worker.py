@@ -22,13 +22,13 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision, Refusal
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import ExplanationSettings, Profile
-from batchsched.controllers.paced_worker import PacedWorker, start_thread
+from batchsched.controllers.periodic_worker import PeriodicWorker, run_in_daemon_thread
 from batchsched.ports.cluster import Clock
 from batchsched.ports.external import Telemetry
 from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.runner.refusal_explanations import (
     ExplanationOutcome,
-    ExplanationResult,
+    ExplanationResultCode,
     PendingExplanation,
     RefusalExplanations,
     RefusingSession,
@@ -61,7 +61,7 @@ STOP_SECONDS: Final = 1.0
 ExplanationCallback = Callable[[ExplanationOutcome], None]
 
 
-def ignore_explanation(outcome: ExplanationOutcome) -> None:
+def do_nothing_on_explanation(outcome: ExplanationOutcome) -> None:
     """Do nothing; this is the default callback for the end of an explanation."""
 
 
@@ -189,7 +189,7 @@ class ExplanationWorker:
     """Until when no explanation starts, so that explanations keep to their share of the CPU time."""
     _starts: deque[float] = field(init=False, default_factory=deque)
     """When the explanations of the last minute started."""
-    _worker: PacedWorker = field(init=False)
+    _worker: PeriodicWorker = field(init=False)
     _gate: ExplanationGate = field(init=False)
     _running: PendingExplanation | None = field(init=False, default=None)
     """The refusal that the thread explains, or explained last."""
@@ -199,7 +199,7 @@ class ExplanationWorker:
 
     def __post_init__(self) -> None:
         self._gate = ExplanationGate(self._is_busy, self._is_current)
-        self._worker = PacedWorker("explanations", PERIOD_SECONDS, self.clock, self.run_once)
+        self._worker = PeriodicWorker("explanations", PERIOD_SECONDS, self.clock, self.run_once)
 
     def record_binding(self, pod: Pod, node: str, problem: str, seconds: float) -> None:
         """Record the time of a binding; for a short time afterwards, no explanation runs.
@@ -208,7 +208,7 @@ class ExplanationWorker:
         """
         self._last_activity = self.clock.monotonic()
 
-    def wrap_decision_callback(self, callback: DecisionCallback) -> DecisionCallback:
+    def wrap_callback_with_known_explanations(self, callback: DecisionCallback) -> DecisionCallback:
         """Return a callback that adds known explanations to each decision, and passes it to `callback`.
 
         The callback also records the decision, so that the explanation worker can explain its refusals later.
@@ -220,7 +220,9 @@ class ExplanationWorker:
         def record_decision(profile_scheduler: ProfileScheduler, decision: Decision, took: float) -> None:
             self._last_activity = self.clock.monotonic()
             if self._is_enabled:
-                decision = self._explanations.record_session(profile_scheduler, decision)
+                decision = self._explanations.record_refusals_and_add_explanations(
+                    profile_scheduler, decision
+                )
             callback(profile_scheduler, decision, took)
 
         return record_decision
@@ -249,7 +251,7 @@ class ExplanationWorker:
             self._explanations.forget_gang(pending.gang_key)
             return
         self._starts.append(self.clock.monotonic())
-        self._explanations.begin_explanation(pending)
+        self._explanations.record_explanation_start(pending)
         outcome = await self._explain(pending)
         share = self.settings.cpu_share
         self._rest_until = self.clock.monotonic() + outcome.seconds * (1 - share) / share
@@ -266,7 +268,9 @@ class ExplanationWorker:
         return now >= self._rest_until and len(self._starts) < self.settings.gangs_per_minute
 
     async def _explain(self, pending: PendingExplanation) -> ExplanationOutcome:
-        running = asyncio.wrap_future(start_thread("explanation", lambda: self._explain_in_thread(pending)))
+        running = asyncio.wrap_future(
+            run_in_daemon_thread("explanation", lambda: self._explain_in_thread(pending))
+        )
         try:
             outcome = await asyncio.shield(running)
         finally:
@@ -276,25 +280,25 @@ class ExplanationWorker:
             self._worker.report_failure(f"the refusal of {pending.gang_key} is not explained", outcome.defect)
         if outcome.explained is None:
             self._explanations.drop_pending(pending)
-        elif not self._explanations.finish_explanation(pending, outcome.explained):
-            return replace(outcome, explained=None, result=ExplanationResult.OUTDATED)
+        elif not self._explanations.store_explanation_if_current(pending, outcome.explained):
+            return replace(outcome, explained=None, result=ExplanationResultCode.OUTDATED)
         return outcome
 
     def _explain_in_thread(self, pending: PendingExplanation) -> ExplanationOutcome:
         """Explain a refusal. Only one thread calls this method at a time."""
         begun = time.thread_time()
         explained: Refusal | None = None
-        result, defect = ExplanationResult.OUTDATED, None
+        result, defect = ExplanationResultCode.OUTDATED, None
         self._running = pending
         try:
             self._gate.wait_until_scheduler_is_quiet()
             verifier = self._verifier_of(pending.session)
             explained = verifier.explain_refusal(pending.refusal, ExplanationBudget(MAX_WORK_PER_GANG))
-            result = ExplanationResult.VERIFIED if explained.verified else ExplanationResult.PARTIAL
+            result = ExplanationResultCode.VERIFIED if explained.verified else ExplanationResultCode.PARTIAL
         except OutdatedExplanationError:
             pass
         except Exception as error:  # noqa: BLE001 - a defect in one explanation must not end the others
-            result, defect = ExplanationResult.FAILED, error
+            result, defect = ExplanationResultCode.FAILED, error
         name, seconds = pending.session.profile.scheduler_name, time.thread_time() - begun
         return ExplanationOutcome(name, pending.refusal, explained, result, seconds, defect)
 

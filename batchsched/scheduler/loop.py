@@ -57,7 +57,7 @@ class Wakeup:
         self._count += 1
         self._news.set()
 
-    async def wait_for_signal(self, longest: float, max_delay: float = MAX_DELAY_SECONDS) -> None:
+    async def wait_for_cluster_change(self, longest: float, max_delay: float = MAX_DELAY_SECONDS) -> None:
         """Wait until a change of the cluster is signalled, for at most `longest` seconds.
 
         After a burst of changes, wait for its end, for at most `max_delay` seconds.
@@ -149,7 +149,7 @@ class SchedulerLoop:
         """
 
         def record_policy_choice(outcome: ForecastOutcome) -> None:
-            if outcome.choice.is_change:
+            if outcome.choice.changes_gang_order:
                 record_event(policy_choice_event(outcome))
 
         self._forecasting = PolicyWorker(
@@ -175,7 +175,7 @@ class SchedulerLoop:
             except Exception:  # a defect in one session must not stop scheduling
                 _LOG.exception("a scheduling turn failed; continuing with the next one")
                 await self._clock.sleep(IDLE_SECONDS)
-            await self._wakeup.wait_for_signal(
+            await self._wakeup.wait_for_cluster_change(
                 IDLE_SECONDS, min(MAX_DELAY_SECONDS, DELAY_PER_TURN * self._turn_seconds)
             )
 
@@ -201,7 +201,7 @@ class SchedulerLoop:
                 if profile_scheduler.profile.scheduler_name in before:
                     profile_scheduler.inherit_state(before[profile_scheduler.profile.scheduler_name])
         # Failed bindings release reservations of plugins, which a running session must not see change.
-        self._cycles.requeue_failed()
+        self._cycles.requeue_pods_with_failed_bindings()
         now = self._clock.now()
         if not 0 <= now - self._tasks_done_at < IDLE_SECONDS:  # also when the clock was set back
             self._tasks_done_at = now
@@ -241,7 +241,7 @@ class SchedulerLoop:
         )
         # More gangs are active, beyond the session's budget or moved by events: do not wait for the next event.
         if profile_scheduler.queue.pending_pod_counts()["active"]:
-            self._wakeup.signal(at_once=profile_scheduler.session_is_full)
+            self._wakeup.signal(at_once=profile_scheduler.is_last_session_full)
         # A hung call still occupies its thread; a renewed scheduler leaves the plugin out.
         if profile_scheduler.runner.hung:
             disabled = (

@@ -19,23 +19,27 @@ from batchsched.kube.clock import SystemClock
 from batchsched.kube.connection import Connection
 from batchsched.kube.credentials import CredentialsReader
 from batchsched.kube.reflector import Reflector
-from batchsched.manifests.api_server import as_created_in_cluster
+from batchsched.manifests.api_server import snapshot_with_creation_times_and_claims
 from batchsched.manifests.documents import (
     ENVELOPE_DECODER,
     Document,
     Envelope,
-    invalid_envelope_error,
+    not_an_object_error,
     split_documents,
 )
 from batchsched.manifests.reader import ReadResult, find_manifest_files, skipped_kind_warnings
 from batchsched.manifests.unknown_fields import unknown_field_warnings
-from batchsched.podgrouper.owners import decode_owner_of_file, describe_unused_keys, find_gang_owner_reference
+from batchsched.podgrouper.owners import (
+    decode_owner_of_file,
+    owner_and_pod_template_warnings,
+    owner_reference_of_pod,
+)
 from batchsched.podgrouper.training_rules import TRAINING_RUNTIMES
 from batchsched.record.cluster_files import SessionSettings
 from batchsched.record.dump import ClusterDump
 from batchsched.runner.event_handlers import read_identity
 from batchsched.scheduler.app import SchedulerApp
-from batchsched.scheduler.live_snapshot import WhatIfCluster, addition_sort_key, list_set_aside
+from batchsched.scheduler.what_if_cluster import WhatIfCluster, addition_sort_key, list_set_aside_objects
 
 
 @dataclass(slots=True)
@@ -65,7 +69,7 @@ class OfflineCluster:
     def snapshot(self) -> Snapshot:
         """Return the cluster as the input of a session."""
         remainder = self.remainder
-        snapshot = as_created_in_cluster(self.service.cache.snapshot(), self.settings.now)
+        snapshot = snapshot_with_creation_times_and_claims(self.service.cache.snapshot(), self.settings.now)
         return replace(
             snapshot,
             held=remainder.held,
@@ -77,7 +81,7 @@ class OfflineCluster:
             set_aside=(
                 *remainder.set_aside,
                 *snapshot.set_aside,
-                *list_set_aside(self.service, self.dump_file),
+                *list_set_aside_objects(self.service, self.dump_file),
             ),
         )
 
@@ -92,7 +96,7 @@ class OfflineCluster:
             try:
                 items.append((ENVELOPE_DECODER.decode(item), bytes(item)))
             except (ValueError, RecursionError) as error:
-                self.record_set_aside(invalid_envelope_error(error, item, dump.file, f"(item {number})"))
+                self.record_set_aside(not_an_object_error(error, item, dump.file, f"(item {number})"))
         # Owners first and pods last, so that no pod is assigned to a gang twice.
         owner_kinds = self.service.grouper.kinds.by_group_and_name
         items.sort(key=lambda item: (item[0].kind == "Pod", _kind_name(item[0]) not in owner_kinds))
@@ -113,9 +117,13 @@ class OfflineCluster:
             if kind.type is not Pod:
                 self.service.grouper.store_for(kind).replace(kind.type, getattr(snapshot, kind.field))
         for pod in snapshot.pods:
-            members.add_pod_as_owner(pod)
-        refs = [(pod, find_gang_owner_reference(pod, members.kinds)) for pod in snapshot.pods]
-        owned = [pod for pod, ref in refs if ref is not None and members.owners.find_owner(ref) is not None]
+            members.add_owner_if_spark_driver(pod)
+        refs = [(pod, owner_reference_of_pod(pod, members.kinds)) for pod in snapshot.pods]
+        owned = [
+            pod
+            for pod, ref in refs
+            if ref is not None and members.owners.resolve_owner_reference(ref) is not None
+        ]
         # Input of people need not contain all owners: a pod without its owner is what its own labels state.
         keys = {pod.key for pod in owned}
         self.service.cache.replace(Pod, [pod for pod in snapshot.pods if pod.key not in keys])
@@ -126,7 +134,7 @@ class OfflineCluster:
         """Load manifests, and create the pods that controllers would create for owners such as Jobs."""
         self.warnings += reading.warnings
         kinds = self.service.grouper.kinds
-        refs = filter(None, (find_gang_owner_reference(pod, kinds) for pod in reading.snapshot.pods))
+        refs = filter(None, (owner_reference_of_pod(pod, kinds) for pod in reading.snapshot.pods))
         with_pods = {(ref.group, ref.kind, ref.namespace, ref.name) for ref in refs}
         new: list[Document] = []
         for document in reading.owners:
@@ -150,7 +158,7 @@ class OfflineCluster:
                 # ReplicaSets belong to Deployments, and affect the spread of pods.
                 new.append(document)
             else:
-                unused = describe_unused_keys(owner, bytes(document.raw))
+                unused = owner_and_pod_template_warnings(owner, bytes(document.raw))
                 self.warnings += [f"{document.file}: {owner.title}: {sentence}" for sentence in unused]
         self.load_snapshot(reading.snapshot)
         self._warn_of_missing_pods(reading)
@@ -162,7 +170,7 @@ class OfflineCluster:
         with_pods = {
             ref.uid
             for pod in reading.snapshot.pods
-            for ref, _ in owners.owner_and_ancestors(find_gang_owner_reference(pod, kinds))
+            for ref, _ in owners.owner_and_ancestors(owner_reference_of_pod(pod, kinds))
         }
         for document in reading.owners:
             if _kind_name(document.envelope) in TRAINING_RUNTIMES:
@@ -173,7 +181,7 @@ class OfflineCluster:
             if (
                 shape is not None
                 and not shape.is_optional
-                and shape.unfinished_count
+                and shape.unfinished_pod_count_per_gang
                 and meta.uid not in with_pods
             ):
                 self.warnings.append(

@@ -49,7 +49,9 @@ class ActiveQueue:
 
     def _least(self, excluded: Container[str]) -> Entity | None:
         """Return the first entity of all namespaces but the excluded ones, in the order of QueueSort."""
-        entries = (heap.first_entry() for namespace, heap in self._heaps.items() if namespace not in excluded)
+        entries = (
+            heap.first_heap_entry() for namespace, heap in self._heaps.items() if namespace not in excluded
+        )
         least = min(
             (entry for entry in entries if entry is not None), key=lambda entry: entry[:2], default=None
         )

@@ -47,10 +47,10 @@ class EntityHeap:
 
     def first(self) -> Entity | None:
         """Return the gang or single pod with the smallest sort key; None if the heap is empty."""
-        entry = self.first_entry()
+        entry = self.first_heap_entry()
         return None if entry is None else entry[-1]
 
-    def first_entry(self) -> HeapEntry | None:
+    def first_heap_entry(self) -> HeapEntry | None:
         """Return the heap entry with the smallest sort key without removing it, or None if the heap is empty."""
         while self._heap:
             entry = self._heap[0]

@@ -170,7 +170,7 @@ class SchedulingQueue:
             ]
             self.activate(keys, now)
 
-    def process_failed_binding(self, assumed: Pod, now: float) -> None:
+    def retry_gangs_after_failed_binding(self, assumed: Pod, now: float) -> None:
         """Retry the refused gangs that may use the resources of an assumed pod that could not be bound."""
         self.process_object_change(EventResource.ASSIGNED_POD, assumed, None, now)
 

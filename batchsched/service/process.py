@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.extenders import parse_duration
-from batchsched.config.load import load_with_warnings
+from batchsched.config.load import load_configuration_with_warnings
 from batchsched.config.schema import BatchSchedulerConfiguration, LeaderElection
 from batchsched.errors import InvalidInput
 from batchsched.kube.clock import SystemClock
@@ -33,7 +33,7 @@ from batchsched.kube.lease import LeaderElector, LeaseTimes
 from batchsched.observability.activity_recorder import ActivityRecorder
 from batchsched.observability.http.connections import raise_descriptor_limit
 from batchsched.observability.http.server import reload_certificate_on_change
-from batchsched.observability.http.site import build_server, configured_key_pair
+from batchsched.observability.http.site import build_server, configured_certificate_files
 from batchsched.observability.logs import Format, log_warning, set_up_logging
 from batchsched.ports.cluster import Clock
 from batchsched.scheduler.app import SchedulerApp
@@ -191,7 +191,7 @@ def run_scheduler(options: SchedulerOptions) -> int:
     share_one_heap()
     configuration = BatchSchedulerConfiguration()
     if options.config is not None:
-        configuration, warnings = load_with_warnings(options.config)
+        configuration, warnings = load_configuration_with_warnings(options.config)
         for warning in warnings:
             log_warning(_LOG, warning)
     _check_profiles(configuration, options.config)
@@ -222,7 +222,7 @@ async def _run(options: SchedulerOptions, configuration: BatchSchedulerConfigura
         observation = ActivityRecorder(
             clock, configuration.sessions_kept, configuration.leader_election.resource_name
         )
-        connection.on_request = observation.counting.count_request
+        connection.on_request = observation.counting.record_request_metrics
         lease = _lease(options, configuration.leader_election, connection, clock)
 
         def make_scheduler_app() -> SchedulerApp:
@@ -234,7 +234,7 @@ async def _run(options: SchedulerOptions, configuration: BatchSchedulerConfigura
                 on_binding=observation.record_binding,
                 on_decision=observation.record_decision,
                 on_explanation=observation.record_explanation,
-                on_forecast=observation.counting.count_forecast,
+                on_forecast=observation.counting.record_forecast_metrics,
                 telemetry=observation.telemetry,
                 recording=configuration.sessions_kept > 0,
                 on_eviction=observation.record_eviction,
@@ -306,7 +306,7 @@ class BackgroundTasks:
         try:
             if serving.secure_port:
                 await site.start()
-                pair = configured_key_pair(serving)
+                pair = configured_certificate_files(serving)
                 if pair is not None and site.tls is not None:
                     following = reload_certificate_on_change(site.tls, pair, service.clock)
                     running.append(asyncio.create_task(following, name="certificate"))

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from batchsched.config.load import load_with_warnings
+from batchsched.config.load import load_configuration_with_warnings
 from batchsched.config.schema import BatchSchedulerConfiguration
 from batchsched.errors import BatchschedError
 from batchsched.observability.logs import log_info, log_warning
@@ -87,7 +87,7 @@ class ConfigReloader:
 
     async def _read(self, file: Path) -> None:
         try:
-            loaded, warnings = await asyncio.to_thread(load_with_warnings, file)
+            loaded, warnings = await asyncio.to_thread(load_configuration_with_warnings, file)
             for warning in warnings:
                 log_warning(_LOG, warning)
             in_force = merge_reloadable_fields(self.configuration, loaded)
@@ -97,7 +97,7 @@ class ConfigReloader:
             _LOG.error("the configuration is refused, and the old one kept: %s", error)
             self._on_reload(False)
             return
-        fixed = list(changed_fields(in_force, loaded))
+        fixed = list(changed_field_paths(in_force, loaded))
         if fixed:
             log_warning(_LOG, "Takes effect at the next start", fields=fixed)
         self.configuration = in_force
@@ -117,12 +117,12 @@ def merge_reloadable_fields(now: BaseModel, loaded: BaseModel, above: str = "") 
     return now.model_copy(update=changed)
 
 
-def changed_fields(now: BaseModel, loaded: BaseModel, above: str = "") -> Iterator[str]:
+def changed_field_paths(now: BaseModel, loaded: BaseModel, above: str = "") -> Iterator[str]:
     """Yield the path in the configuration file of each field in which two configurations differ."""
     for name, path in _fields(now, above):
         value, new = getattr(now, name), getattr(loaded, name)
         if isinstance(value, BaseModel):
-            yield from changed_fields(value, new, f"{path}.")
+            yield from changed_field_paths(value, new, f"{path}.")
         elif value != new:
             yield path
 

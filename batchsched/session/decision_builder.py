@@ -48,8 +48,8 @@ class DecisionBuilder:
       nominated: pending pods and the index of the node that is reserved for each.
       objective: weight that was placed, by (entitlement class, priority) of a tier.
       bound: upper bound on the weight, by tier.
-      tiers: the placed weight and its upper bound for each tier, set by `set_tiers_and_gap`.
-      gap: 1 - Σ objective / Σ bound, set by `set_tiers_and_gap`.
+      tiers: the placed weight and its upper bound for each tier, set by `compute_tiers_and_gap`.
+      gap: 1 - Σ objective / Σ bound, set by `compute_tiers_and_gap`.
       guard: True if the wall-clock guard stopped the solver.
       solver_work: the estimated work of CP-SAT for the placements, in units of about a microsecond.
       head: the gang with a reserved earliest start; None once it is placed.
@@ -108,11 +108,11 @@ class DecisionBuilder:
             self.bound[name] = self.bound.get(name, 0.0) + float(bound[tier])
         self.guard |= outcome.solution.guard
 
-    def set_tiers_and_gap(self) -> None:
+    def compute_tiers_and_gap(self) -> None:
         """Compute the decision's gap, and each tier's placed weight with the upper bound on this weight."""
         self.tiers = tuple(
             TierObjective(
-                share=tier[0].share_name,
+                share=tier[0].name_in_decision,
                 priority=tier[1],
                 objective=self.objective[tier],
                 bound=self.bound[tier],

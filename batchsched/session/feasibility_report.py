@@ -16,7 +16,7 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.framework.runtime.registry import standard_registry
 from batchsched.framework.status import IndexArray, IntArray
-from batchsched.session.tables.gang import EqualPendingPods, PendingGang, PodGroupState
+from batchsched.session.tables.gang import GangPart, GangState, PendingGang
 from batchsched.session.tables.session_tables import SessionTables
 from batchsched.session.tables.topology_levels import TopologyLevels
 
@@ -152,7 +152,7 @@ def snapshot_after_decision(snapshot: Snapshot, decision: Decision, key: str) ->
     return replace(snapshot, pods=tuple(pods))
 
 
-def _part(tables: SessionTables, gang: PendingGang, part: EqualPendingPods) -> PartFeasibility:
+def _part(tables: SessionTables, gang: PendingGang, part: GangPart) -> PartFeasibility:
     table, requests = tables.node_table, part.pod_class.requests
     scan = tables.pipeline.find_nodes_that_pass_filters(part.pod_class, table)
     room = part.count_fitting_pods(table.allocatable - table.requested)
@@ -175,11 +175,11 @@ def _part(tables: SessionTables, gang: PendingGang, part: EqualPendingPods) -> P
     )
 
 
-def _sub_group(members: PodGroupState, number: int) -> str:
+def _sub_group(members: GangState, number: int) -> str:
     return members.group.spec.sub_groups[number].name if members.group and number >= 0 else ""
 
 
-def _levels(tables: SessionTables, members: PodGroupState, room: IntArray) -> tuple[LevelFeasibility, ...]:
+def _levels(tables: SessionTables, members: GangState, room: IntArray) -> tuple[LevelFeasibility, ...]:
     topology = members.group.spec.topology if members.group else None
     topology_name = topology.name if topology else DEFAULT_TOPOLOGY
     levels = TopologyLevels(tables.snapshot, tables.node_table)

@@ -18,18 +18,18 @@ from batchsched.framework.status import IntArray
 from batchsched.queues.gang_order import AutoOrder, make_gang_order_policy
 from batchsched.queues.queue_table import OWN_PODGROUPS_SUFFIX
 from batchsched.queues.sharing.sibling_queues import UNLIMITED
-from batchsched.queues.usage_history import UsageHistory, usage_from_entries
+from batchsched.queues.usage_history import UsageHistory, past_usage_by_queue
 from batchsched.session.gangs.fair_share_order import FairShareOrder, GangPositions, pending_requests_of_gang
 from batchsched.session.gangs.order import (
     QueueSharingPolicies,
-    compares_priorities,
     compute_usage_and_entitlements,
+    orders_gangs_by_priority_first,
 )
 from batchsched.session.gangs.queue_limits import (
     counted_pods_by_queue_and_user,
     running_gang_identities_by_queue,
 )
-from batchsched.session.tables.gang import PendingGang, PodGroupState
+from batchsched.session.tables.gang import GangState, PendingGang
 from batchsched.session.tables.session_tables import Pause, SessionTables, do_not_pause
 
 Amounts = dict[str, int]
@@ -160,7 +160,7 @@ class _QueueReporter:
         pause()
         self._gangs = [gang for gang in map(tables.pending_gang, self._waiting()) if gang.parts]
         chosen = QueueSharingPolicies(tables.queues, profile.queue_policy)
-        past = UsageHistory(usage_from_entries(snapshot.usage), profile.usage_half_life_seconds)
+        past = UsageHistory(past_usage_by_queue(snapshot.usage), profile.usage_half_life_seconds)
         pause()
         self._standing = compute_usage_and_entitlements(
             tables, chosen, self._gangs, profile.scheduler_name, past.usage
@@ -171,8 +171,8 @@ class _QueueReporter:
         line = tables.pending_gangs.order_by_policy(order, now, [gang.members for gang in self._gangs])
         gangs = [tables.pending_gang(members) for members in line.members]
         pause()
-        self._entitles = tables.queues.divides_capacity or profile.queue_policy is not None
-        by_priority = compares_priorities(profile, chosen if self._entitles else None)
+        self._entitles = tables.queues.has_entitlements or profile.queue_policy is not None
+        by_priority = orders_gangs_by_priority_first(profile, chosen if self._entitles else None)
         orders = GangPositions(line.columns, line.partially_bound, order, now, by_priority=by_priority)
         orders_by_queue = (
             chosen.gang_orders_by_queue(self._standing.shares, tables.queues.queues) if self._entitles else {}
@@ -188,7 +188,7 @@ class _QueueReporter:
             queue: len(gangs) for queue, gangs in running_gang_identities_by_queue(counted).items()
         }
 
-    def _waiting(self) -> Iterable[PodGroupState]:
+    def _waiting(self) -> Iterable[GangState]:
         queues, access = self._tables.queues, self._tables.queue_access
         return (
             gang
@@ -220,7 +220,7 @@ class _QueueReporter:
             PendingGangReport(
                 pod_group=gang.key,
                 queue=gang.queue,
-                share=gang.entitled.share_name if self._entitles else "all",
+                share=gang.entitled.name_in_decision if self._entitles else "all",
                 priority=gang.priority,
                 waited=self._since(gang.created),
                 requests=self._amounts(pending_requests_of_gang(self._tables.pending_gang(gang.members))),

@@ -17,7 +17,7 @@ from batchsched.session.joint.formulation import Formulation, FormulationInput, 
 from batchsched.session.joint.proposal import JointOutcome
 from batchsched.session.reservations import RESERVATION
 from batchsched.session.statement import GangPlacement
-from batchsched.session.tables.gang import PendingGang, PodGroupState
+from batchsched.session.tables.gang import GangState, PendingGang
 from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.problem import NONE, IntArray, Solution
 from batchsched.solver.relaxation.changes import (
@@ -29,7 +29,7 @@ from batchsched.solver.relaxation.changes import (
     Relaxation,
     RelaxedLevel,
 )
-from batchsched.solver.relaxation.explain import RefusalEvidence, RefusalExplainer, SearchEvidence
+from batchsched.solver.relaxation.explain import RefusalExplainer, RefusalExplanation, SearchEvidence
 from batchsched.solver.relaxation.search import RefusalCause
 
 REASON_OF: Mapping[RefusalCause, str] = {
@@ -69,12 +69,12 @@ class RefusalMessageWriter:
         self._formulation = formulation
         self._table = inputs.tables.node_table
 
-    def refusal_message(self, evidence: RefusalEvidence) -> str:
+    def refusal_message(self, evidence: RefusalExplanation) -> str:
         """Return one sentence that states which constraint stops a refused gang, and how much is missing."""
         # The gang fits the cluster as it was: only the gangs chosen before it stand in its way.
         return f"{self._constraint(evidence)}{OUTBID if evidence.outbid else ''}"
 
-    def _constraint(self, evidence: RefusalEvidence) -> str:
+    def _constraint(self, evidence: RefusalExplanation) -> str:
         missing = self._amounts(self.missing_resources(evidence))
         fit = _fitting_text(evidence)
         match evidence.cause:
@@ -115,7 +115,7 @@ class RefusalMessageWriter:
         }
         return " and ".join(name for name, present in names.items() if present) or "its subGroups"
 
-    def proof_message(self, search: SearchEvidence) -> str:
+    def proof_status_clause(self, search: SearchEvidence) -> str:
         """Return a clause that states whether an exact search has proved that a gang cannot be placed."""
         slices = ""
         if search.slice_level != NONE:
@@ -126,13 +126,13 @@ class RefusalMessageWriter:
             slices = f"; its pods would fit without the slices of {owner} in one {level} each"
         return f"{slices}{PROVED if search.proved else NOT_PROVED}"
 
-    def single_domain_message(self, evidence: RefusalEvidence) -> str:
+    def single_domain_message(self, evidence: RefusalExplanation) -> str:
         """Return the message for a gang that a plugin restricts to one domain, but that fits in no domain."""
         label = self._formulation.gathered[evidence.gang]
         fit = _fitting_text(evidence)
         return f"rules between pods keep it in one domain of {label}, and {fit} in the best"
 
-    def _quota(self, evidence: RefusalEvidence) -> str:
+    def _quota(self, evidence: RefusalExplanation) -> str:
         limit = self._formulation.quotas.limits[evidence.quota]
         user = "pods without a user" if limit.user == NO_USER else f"user {limit.user}"
         name = f"{limit.name} for {user}" if limit.user else limit.name
@@ -144,7 +144,7 @@ class RefusalMessageWriter:
             return f"queue {name} runs as many PodGroups as maxRunningPodGroups allows"
         return f"the {limit.limiting_setting(missing)} of queue {name} is short of {self._amounts(missing)}"
 
-    def _topology(self, evidence: RefusalEvidence, fit: str, missing: str) -> str:
+    def _topology(self, evidence: RefusalExplanation, fit: str, missing: str) -> str:
         if evidence.level == NONE or evidence.domain == NONE:
             return f"{fit} in any domain; missing in the best: {missing}"
         if evidence.domain >= len(self._inputs.levels.values[evidence.level]):
@@ -158,14 +158,14 @@ class RefusalMessageWriter:
         values = self._inputs.levels.values[level]
         return f"{name} {values[domain]}" if domain < len(values) else f"a new {name}"
 
-    def _filters(self, evidence: RefusalEvidence) -> str:
+    def _filters(self, evidence: RefusalExplanation) -> str:
         for part in self._formulation.gangs[evidence.gang].parts:
             surveyed = self._inputs.feasible_nodes.feasible_nodes_of(part.pod_class)
             if surveyed.scan is not None and not surveyed.mask.any():
                 return surveyed.scan.fit_error_message()
         return "no node is left for some of them"
 
-    def missing_resources(self, evidence: RefusalEvidence) -> dict[str, int]:
+    def missing_resources(self, evidence: RefusalExplanation) -> dict[str, int]:
         """Return how much a refused gang lacks of each resource except `pods`, in base units."""
         return self._named(evidence.missing)
 
@@ -282,7 +282,7 @@ def unschedulable_refusal(gang: PendingGang, scan: FilterResult, postfilter_mess
     return Refusal(pod_group=gang.key, reason="NoFeasibleNode", message=message)
 
 
-def over_limit_refusal(gang: PendingGang, queue: str) -> Refusal:
+def over_queue_limit_refusal(gang: PendingGang, queue: str) -> Refusal:
     """Return the refusal of a gang that would exceed the limit of a queue."""
     message = f"queue {queue} allows no more: its limit, or maxRunningPodGroups, is reached"
     return Refusal(pod_group=gang.key, reason="QueueLimit", message=message)
@@ -296,7 +296,7 @@ def no_domain_refusal(gang: PendingGang) -> Refusal:
     return Refusal(pod_group=gang.key, reason="InsufficientTopologyCapacity", message=message)
 
 
-def out_of_turn_refusal(members: PodGroupState, head: str) -> Refusal:
+def out_of_turn_refusal(members: GangState, head: str) -> Refusal:
     """Return the refusal `OutOfTurn` of a gang that would delay other gangs if it started now.
 
     Args:
@@ -431,7 +431,9 @@ def _refusal(
             pod_group=gang.key, reason="PluginConstraint", message=wording.single_domain_message(evidence)
         )
     proof = (
-        explainer.search_for_placement(number) if evidence.cause in (*ROOM_CAUSES, RefusalCause.ROW) else None
+        explainer.check_refusal_by_exact_search(number)
+        if evidence.cause in (*ROOM_CAUSES, RefusalCause.ROW)
+        else None
     )
     if proof is not None and evidence.cause in ROOM_CAUSES and evidence.fits >= evidence.need:
         evidence = replace(evidence, cause=RefusalCause.STRUCTURE)
@@ -439,13 +441,13 @@ def _refusal(
         pod_group=gang.key,
         reason=REASON_OF[evidence.cause],
         message=wording.refusal_message(evidence)
-        + (wording.proof_message(proof) if proof is not None else ""),
+        + (wording.proof_status_clause(proof) if proof is not None else ""),
         missing=wording.missing_resources(evidence),
         relaxation=wording.smallest_change_message(evidence.relaxation),
     )
 
 
-def no_nodes_refusal(members: PodGroupState) -> Refusal:
+def no_nodes_refusal(members: GangState) -> Refusal:
     """Return the refusal of a gang in a cluster without nodes."""
     return Refusal(
         pod_group=members.key,
@@ -454,7 +456,7 @@ def no_nodes_refusal(members: PodGroupState) -> Refusal:
     )
 
 
-def outside_window_refusal(members: PodGroupState, window: int) -> Refusal:
+def outside_window_refusal(members: GangState, window: int) -> Refusal:
     """Return the refusal of a gang that was not tried, because `sessionWindow` other gangs come before it."""
     return Refusal(
         pod_group=members.key,
@@ -463,7 +465,7 @@ def outside_window_refusal(members: PodGroupState, window: int) -> Refusal:
     )
 
 
-def _fitting_text(evidence: RefusalEvidence) -> str:
+def _fitting_text(evidence: RefusalExplanation) -> str:
     """Return how many of the pods that a gang needs fit."""
     if evidence.need == 1:
         return f"{evidence.fits} of 1 pod fits"

@@ -21,7 +21,7 @@ from batchsched.framework.status import IndexArray, IntArray
 from batchsched.queues.gang_order import DEFAULT_RUNTIME_SECONDS, SLOWDOWN_BOUND_SECONDS
 from batchsched.session.joint.formulation import Formulation, FormulationInput, problem_at_later_time
 from batchsched.session.statement import GangPlacement, PlacedPod
-from batchsched.session.tables.gang import PendingGang, PodGroupState, RunningGang
+from batchsched.session.tables.gang import GangState, PendingGang, RunningGang
 from batchsched.session.tables.pending import OrderedGangs
 from batchsched.session.tables.session_tables import SessionTables
 from batchsched.solver.greedy import solve_greedy
@@ -44,7 +44,7 @@ class HeadReservation:
     problem: Problem
     needs: IntArray
 
-    def try_backfill(self, nodes: IndexArray, requests: IntArray) -> bool:
+    def deduct_if_head_still_fits(self, nodes: IndexArray, requests: IntArray) -> bool:
         """Take a gang's requests from the resources free at the reserved start, unless the head needs these.
 
         Return True if the head still fits without these resources. Otherwise, take nothing and return False.
@@ -91,14 +91,14 @@ def only_gang_fits(problem: Problem, free: IntArray) -> bool:
     return bool(solve_greedy(replace(problem, nodes=replace(problem.nodes, free=available))).taken[0])
 
 
-def build_reservation(gang: PendingGang, reservation: HeadReservation) -> Reservation:
+def reservation_for_decision(gang: PendingGang, reservation: HeadReservation) -> Reservation:
     """Return a gang's reservation as the decision states it, with the start rounded up to whole seconds."""
     return Reservation(pod_group=gang.key, start=format_timestamp(math.ceil(reservation.start)))
 
 
-def fits_empty_cluster(inputs: FormulationInput, gang: PendingGang) -> bool:
+def fits_after_running_gangs_end(inputs: FormulationInput, gang: PendingGang) -> bool:
     """Return True if a gang would fit on the cluster once all running gangs have ended."""
-    cached = gang.members.cache.fits_empty_cluster
+    cached = gang.members.cache.fits_after_running_gangs_end
     if cached is None or cached[0] is not gang.members.cache.pending:
         problem = problem_at_later_time(inputs, gang)
         fits_alone = (
@@ -109,7 +109,7 @@ def fits_empty_cluster(inputs: FormulationInput, gang: PendingGang) -> bool:
             )
             > 0
         )
-        cached = gang.members.cache.fits_empty_cluster = (gang.members.cache.pending, fits_alone)
+        cached = gang.members.cache.fits_after_running_gangs_end = (gang.members.cache.pending, fits_alone)
     return cached[1]
 
 
@@ -124,7 +124,7 @@ def free_resources_minus_nominated_pods(tables: SessionTables, held: Iterable[tu
     return free
 
 
-def compute_reservation(
+def compute_head_reservation(
     inputs: FormulationInput,
     gang: PendingGang,
     started: Iterable[GangPlacement],
@@ -281,11 +281,11 @@ class ReservationRules:
         slowdown = profile.promise_slowdown if profile.backfill == "kept" else None
         return cls(now, slowdown, frozenset(reservation.pod_group for reservation in previous))
 
-    def should_announce(self, gang: PendingGang) -> bool:
+    def should_announce_reserved_start(self, gang: PendingGang) -> bool:
         """Return True if the decision announces the reserved start of a gang."""
         return self.slowdown is None or gang.key in self.before or self._slowdown(gang) >= self.slowdown
 
-    def has_kept_reservation(self, members: PodGroupState) -> bool:
+    def has_kept_reservation(self, members: GangState) -> bool:
         """Return True if the previous decision announced a start of the gang that must not be delayed."""
         return self.slowdown is not None and members.key in self.before
 
@@ -417,18 +417,18 @@ class ReservedHead:
                     return cls(gang, inputs, reservation, now, held, ahead=_identities(waiting[:position]))
                 fitting.append(gang)
                 continue
-            if not rules.should_announce(gang):
+            if not rules.should_announce_reserved_start(gang):
                 continue
             # Each candidate costs a bisection of solves; gangs far behind would hardly start before the first ones.
             if candidates == MAX_HEAD_CANDIDATES:
                 break
             candidates += 1
-            if not fits_empty_cluster(inputs, gang):
+            if not fits_after_running_gangs_end(inputs, gang):
                 continue
             # Each gang is presumed to start once, and only if a candidate for the head comes after it.
             while fitting:
                 starts.add_gang(fitting.pop(0))
-            later = compute_reservation(inputs, gang, started, now, held, starts.placements)
+            later = compute_head_reservation(inputs, gang, started, now, held, starts.placements)
             if later is not None:
                 return cls(
                     gang,
@@ -498,7 +498,7 @@ class ReservedHead:
             nodes, requests = self._places((placed.pod, placed.node) for placed in placement.placed)
             np.add.at(self.reservation.free, nodes, sign * requests)
 
-    def try_deduct_placement_after_eviction(
+    def deduct_after_eviction_if_head_still_fits(
         self, placement: GangPlacement, leaving: Iterable[tuple[Pod, int]]
     ) -> bool:
         """Record that a gang takes the resources of its victims, unless the gang would then delay the head.
@@ -514,7 +514,7 @@ class ReservedHead:
             return True
         nodes, requests = self._places((placed.pod, placed.node) for placed in placement.placed)
         freed_nodes, freed = self._places(leaving)
-        return self.reservation.try_backfill(
+        return self.reservation.deduct_if_head_still_fits(
             np.concatenate([nodes, freed_nodes]), np.concatenate([requests, -freed])
         )
 
@@ -533,9 +533,9 @@ class ReservedHead:
         current = (
             self.reservation
             if self.strict
-            else compute_reservation(self.inputs, self.gang, started, self.now, self.held)
+            else compute_head_reservation(self.inputs, self.gang, started, self.now, self.held)
         )
-        return None if current is None else build_reservation(self.gang, current)
+        return None if current is None else reservation_for_decision(self.gang, current)
 
     def _end(self, gang: PendingGang) -> float:
         """Return the expected end of a gang that starts now or runs already, in seconds since 1970; NaN if unknown."""

@@ -22,10 +22,10 @@ from batchsched.queues.usage_history import Usage, UsageHistory
 from batchsched.session.decision_builder import DecisionBuilder
 from batchsched.session.gangs.gang_eligibility import GangEligibilityCheck
 from batchsched.session.gangs.order import GangOrder, ignored_policy_reason
-from batchsched.session.selection.selection import revisit_waiting_gangs, select_gangs
+from batchsched.session.selection.selection import call_permit_again_for_waiting_gangs, select_gangs
 from batchsched.session.selection.selection_run import SelectionRun
 from batchsched.session.statement import Statement
-from batchsched.session.tables.gang import PodGroupState
+from batchsched.session.tables.gang import GangState
 from batchsched.session.tables.session_tables import Pause, SessionTables, do_not_pause
 
 
@@ -129,7 +129,7 @@ class Session:
         """Replace the set of pods that must not be victims, because the API server refused their eviction."""
         self.tables.refused_evictions = frozenset(pods)
 
-    def spec_numbers(self, pods: Iterable[Pod]) -> set[Hashable]:
+    def distinct_spec_numbers(self, pods: Iterable[Pod]) -> set[Hashable]:
         """Return the numbers of the given pods' specs; specs that no plugin can distinguish have the same number."""
         return {self.tables.specs.spec_number_of(pod) for pod in pods}
 
@@ -167,7 +167,7 @@ class Session:
             resting = self._resting_gangs(taking_part)
             run = self._new_run(statement, resting, now, seed, telemetry or NoTelemetry())
             run.with_evictions = with_evictions
-            held = revisit_waiting_gangs(run, self._held)
+            held = call_permit_again_for_waiting_gangs(run, self._held)
             pending = tables.pending_gangs.order_by_policy(
                 self._policy, now, self._participants(taking_part, held)
             )
@@ -177,7 +177,7 @@ class Session:
             statement.commit()
             decision = run.builder.build(tables, self._order.ignored_queue_fields)
         # After the statement's block: placed pods are off the tables again, so they are counted from the placements.
-        self._order.update_usage_history(run.builder.placements)
+        self._order.record_usage_after_session(run.builder.placements)
         self._reservations = decision.reservations
         self.solver_work = run.builder.solver_work
         return decision
@@ -208,7 +208,7 @@ class Session:
             builder=DecisionBuilder(self._brief),
         )
 
-    def _participants(self, taking_part: Set[str] | None, held: frozenset[str]) -> list[PodGroupState] | None:
+    def _participants(self, taking_part: Set[str] | None, held: frozenset[str]) -> list[GangState] | None:
         """Return the pending gangs that neither rest nor wait at Permit; None for all pending gangs."""
         tables = self.tables
         if taking_part is None:

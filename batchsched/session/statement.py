@@ -24,7 +24,7 @@ from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import SUCCESS, Code, IntArray, Status
 from batchsched.framework.waiting_pods import WaitingPod
 from batchsched.ports.external import NoTelemetry, Telemetry
-from batchsched.session.tables.gang import EqualPendingPods, PendingGang
+from batchsched.session.tables.gang import GangPart, PendingGang
 from batchsched.session.tables.session_tables import SessionTables
 
 
@@ -38,7 +38,7 @@ class PlannedPods:
       counts: the number of pods on each of these nodes.
     """
 
-    part: EqualPendingPods
+    part: GangPart
     nodes: tuple[int, ...]
     counts: tuple[int, ...]
 
@@ -212,13 +212,13 @@ class Statement:
         if group is not None and group.spec.has_subgroup_tree_or_slices and len(placement.placed) < planned:
             self._roll_back(placement)
             return placement
-        self.keep_if_complete(placement)
+        self.keep_complete_gang_or_roll_back(placement)
         return placement
 
     def reserve_and_permit_pods(self, placement: GangPlacement, plan: PlannedPods, state: CycleState) -> None:
         """Call Reserve and Permit for planned pods of a gang that the Filter plugins have accepted already.
 
-        Afterwards the caller calls `keep_if_complete`, which keeps the gang or rolls it back.
+        Afterwards the caller calls `keep_complete_gang_or_roll_back`, which keeps the gang or rolls it back.
 
         Raises:
           PluginError: a plugin failed.
@@ -228,7 +228,7 @@ class Statement:
         if not status.ok:
             placement.refusal = status
 
-    def keep_if_complete(self, placement: GangPlacement) -> bool:
+    def keep_complete_gang_or_roll_back(self, placement: GangPlacement) -> bool:
         """Keep the placement of a gang if its minimum number of pods is placed, otherwise roll it back.
 
         First, pods of nested or optional subGroups that would be placed only in part are unreserved.
@@ -281,7 +281,7 @@ class Statement:
         tree = count.tree
         while tree is not None:
             touched = {placed.pod.labels.get(SUB_GROUP_LABEL, "") for placed in placement.placed}
-            names = tree.find_incomplete_subtree(count.sub_placed, touched)
+            names = tree.names_in_smallest_incomplete_subtree(count.sub_placed, touched)
             if not names:
                 return
             waiting, identity = self._tables.node_table.waiting, placement.gang.members.identity
@@ -365,7 +365,7 @@ class Statement:
             filtered_class = pod_class
             # If a plugin may read the pod itself, no result of the class can be used for it.
             if pipeline.reads_all:
-                filtered_class = pod_class.with_pod(pods[next_pod])
+                filtered_class = pod_class.with_example_pod(pods[next_pod])
                 state, status = pipeline.run_prefilters(filtered_class, table)
             if status.ok:
                 status = pipeline.recheck_node(filtered_class, node, table, state)

@@ -24,7 +24,7 @@ from batchsched.simulator.workload import GangArrival, Workload
 RUNNING: Final = "Running"
 
 
-class SimulatedPods:
+class SimulatedPodBuilder:
     """A factory for pods of the simulated cluster: running pods, and pending pods that replace killed pods.
 
     Equal pods on one node share a spec; its requests are computed once.
@@ -163,7 +163,7 @@ class SimulatedCluster:
         self._present: dict[int, SimulatedGang] = {}
         self._gang_of_pending: dict[str, SimulatedGang] = {}
         self._down: set[str] = set()
-        self._kubelet = SimulatedPods()
+        self._kubelet = SimulatedPodBuilder()
         self._held: tuple[HeldGang, ...] = ()
         self._nominated: set[str] = set()
 
@@ -181,7 +181,7 @@ class SimulatedCluster:
         self._gang_of_pending |= dict.fromkeys(gang.pending, gang)
         groups = () if arrival.group is None else (arrival.group,)
         self.scheduler.apply_changes(ClusterChanges(pod_groups=groups, added_pods=arrival.pods))
-        self.recorder.add_bound_requests(arrival.queue, gang.bound.values())
+        self.recorder.add_queue_and_cluster_usage(arrival.queue, gang.bound.values())
         self.recorder.add_queue_requests(arrival.queue, arrival.pods)
         self.waiting += 1
         return self._starts(gang, now)
@@ -190,7 +190,7 @@ class SimulatedCluster:
         """Record that a gang has finished, and remove its pods and its PodGroup from the cluster."""
         queue, group = gang.arrival.queue, gang.arrival.group
         ended_pods = (*gang.bound.values(), *gang.pending.values())
-        self.recorder.add_bound_requests(queue, gang.bound.values(), -1)
+        self.recorder.add_queue_and_cluster_usage(queue, gang.bound.values(), -1)
         self.recorder.add_queue_requests(queue, ended_pods, -1)
         for key in gang.pending:
             del self._gang_of_pending[key]
@@ -219,7 +219,7 @@ class SimulatedCluster:
             gang.bound[key] = pod
             changed.setdefault(gang.number, (gang, []))[1].append(pod)
         for gang, pods in changed.values():
-            self.recorder.add_bound_requests(gang.arrival.queue, pods)
+            self.recorder.add_queue_and_cluster_usage(gang.arrival.queue, pods)
             self.scheduler.apply_changes(ClusterChanges(bound_pods=pods))
         return [gang for gang, _ in changed.values() if self._starts(gang, now)]
 
@@ -251,7 +251,7 @@ class SimulatedCluster:
                 self.waiting += 1
             gang.record_kill(now)
         removed = [gang.bound.pop(key) for key in list(gang.bound) if key in keys]
-        self.recorder.add_bound_requests(gang.arrival.queue, removed, -1)
+        self.recorder.add_queue_and_cluster_usage(gang.arrival.queue, removed, -1)
         recreated = [self._kubelet.recreated_pod(pod) for pod in removed]
         for pod in recreated:
             gang.pending[pod.key] = pod

@@ -20,7 +20,7 @@ class UsageRecorder:
     """
 
     def __init__(self, nodes: Iterable[Node]) -> None:
-        offered = [node.parse_allocatable() for node in nodes]
+        offered = [node.parse_allocatable_in_base_units() for node in nodes]
         names = {name for amounts in offered for name, amount in amounts.items() if amount and name != "pods"}
         self.resources = tuple(sorted(names))
         self._devices = [index for index, name in enumerate(self.resources) if name.endswith(GPU_SUFFIX)]
@@ -37,10 +37,10 @@ class UsageRecorder:
 
     def set_nodes(self, nodes: Iterable[Node]) -> None:
         """Set the nodes that are up; their allocatable amounts are the total capacity from now on."""
-        offered = [node.parse_allocatable() for node in nodes]
+        offered = [node.parse_allocatable_in_base_units() for node in nodes]
         self._total = tuple(sum(amounts.get(name, 0) for amounts in offered) for name in self.resources)
 
-    def recorded_requests(self, pod: Pod) -> tuple[int, ...]:
+    def requests_of_recorded_resources(self, pod: Pod) -> tuple[int, ...]:
         """Return the amount [R] that a pod requests of each recorded resource, in base units."""
         cached = self._requests_by_spec.get(id(pod.spec))
         if cached is None:
@@ -52,7 +52,7 @@ class UsageRecorder:
 
     def count_gpus(self, pods: Iterable[Pod]) -> int:
         """Return the number of GPUs that these pods request together."""
-        return sum(self.recorded_requests(pod)[index] for pod in pods for index in self._devices)
+        return sum(self.requests_of_recorded_resources(pod)[index] for pod in pods for index in self._devices)
 
     def gpus_or_pods_by_node(self, pods: Iterable[Pod]) -> tuple[tuple[str, int], ...]:
         """Return (node, GPU count) for each node of the pods, or (node, pod count) if none requests GPUs."""
@@ -69,7 +69,7 @@ class UsageRecorder:
         """Add the requests of bound pods to the usage of the cluster; with sign -1, subtract them."""
         self._add(self._used, pods, sign)
 
-    def add_bound_requests(self, queue: str, pods: Iterable[Pod], sign: int = 1) -> None:
+    def add_queue_and_cluster_usage(self, queue: str, pods: Iterable[Pod], sign: int = 1) -> None:
         """Add the requests of bound pods to the usage of a queue and of the cluster; with sign -1, subtract them."""
         bound = tuple(pods)
         self.add_cluster_usage(bound, sign)
@@ -120,5 +120,5 @@ class UsageRecorder:
 
     def _add(self, amounts: list[int], pods: Iterable[Pod], sign: int) -> None:
         for pod in pods:
-            for index, amount in enumerate(self.recorded_requests(pod)):
+            for index, amount in enumerate(self.requests_of_recorded_resources(pod)):
                 amounts[index] += sign * amount

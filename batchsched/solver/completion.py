@@ -14,7 +14,7 @@ import numpy as np
 from batchsched.solver.exact import solve_exact
 from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.node_model import count_fitting_pods
-from batchsched.solver.objective import tier_values
+from batchsched.solver.objective import objectives_by_tier
 from batchsched.solver.problem import Problem, Solution, SolverBudget
 from batchsched.solver.relaxation.explain import (
     GangProblemIsolator,
@@ -25,7 +25,7 @@ from batchsched.solver.relaxation.residual import ResidualProblem
 from batchsched.solver.tree_search import (
     SEARCH_EFFORT,
     find_placement_or_proof,
-    mask_gangs_needing_exact_search,
+    mask_gangs_that_greedy_may_miss,
 )
 
 MAX_COMPLETED_GANGS: Final = 8
@@ -42,7 +42,7 @@ MAX_EXAMINED_GANGS: Final = 32
 """Maximum refused gangs for which the free capacity is compared with the requests."""
 
 
-def place_remaining_gangs(problem: Problem, solution: Solution, seed: int) -> Solution:
+def place_gangs_that_greedy_missed(problem: Problem, solution: Solution, seed: int) -> Solution:
     """Add refused gangs to a solution if an exact search can place them in the capacity that is left.
 
     Gangs are tried in the order of their tiers and ranks, each by itself. No placed pod moves. Only gangs with several
@@ -57,7 +57,7 @@ def place_remaining_gangs(problem: Problem, solution: Solution, seed: int) -> So
     classes_of_gang = np.bincount(problem.classes.gang, minlength=len(problem.gangs.need))
     # The exact model of the remaining capacity has no cuts, so a refused placement could be repeated.
     cut = np.isin(np.arange(len(classes_of_gang)), [one.gang for one in problem.cuts])
-    searched = mask_gangs_needing_exact_search(problem)
+    searched = mask_gangs_that_greedy_may_miss(problem)
     several = (classes_of_gang > 1) | searched
     refused = np.flatnonzero(~solution.taken & problem.gangs.allowed & several & ~cut)
     order = refused[np.lexsort((problem.gangs.rank[refused], problem.gangs.tier[refused]))]
@@ -99,7 +99,7 @@ def place_remaining_gangs(problem: Problem, solution: Solution, seed: int) -> So
 def solve_single_gang(problem: Problem, seed: int = 0) -> Solution:
     """Place the only gang of a problem by the greedy algorithm, or, if that fails, by an exact search."""
     solution = solve_greedy(problem)
-    if solution.taken[0] or not problem.gangs.allowed[0] or not mask_gangs_needing_exact_search(problem)[0]:
+    if solution.taken[0] or not problem.gangs.allowed[0] or not mask_gangs_that_greedy_may_miss(problem)[0]:
         return solution
     isolated = GangProblemIsolator(replace(problem, cuts=())).isolate_gang(0)
     search = find_placement_or_proof(isolated.problem, SEARCH_EFFORT, seed)
@@ -120,7 +120,7 @@ def add_gang_to_solution(
     order = np.lexsort((nodes, classes))
     taken = solution.taken.copy()
     taken[isolated.gang] = True
-    objective = tier_values(problem, classes, counts)
+    objective = objectives_by_tier(problem, classes, counts)
     return replace(
         solution,
         classes=classes[order],

@@ -355,7 +355,7 @@ class LinearProgram:
         for row, bottom, top in zip(rows.tolist(), lower.tolist(), upper.tolist(), strict=True):
             self._rows[row].SetBounds(bottom, top)
 
-    def set_variable_upper_bounds(self, indices: NDArray[np.integer], upper: FloatArray) -> None:
+    def set_variable_ranges_from_zero(self, indices: NDArray[np.integer], upper: FloatArray) -> None:
         """Set the upper bound of each variable in `indices`, and set its lower bound to 0.
 
         Shapes: both arrays [n].

@@ -16,7 +16,7 @@ NODE_COST: Final = 1
 _UNREACHABLE: Final = np.int64(2**62)
 
 
-def level_costs(levels: int) -> tuple[int, ...]:
+def network_costs_by_level(levels: int) -> tuple[int, ...]:
     """Return for each topology level, the widest first, the network cost of using one more domain of the level.
 
     A hop that leaves the narrowest domain costs 2, of which `NODE_COST` is counted for the node. Each wider level

@@ -15,13 +15,13 @@ import numpy as np
 from batchsched.errors import SolverFault
 from batchsched.solver.cpsat import CpSatBudget, linear_relaxation_bound
 from batchsched.solver.linear_model import scale_weights_to_integers
-from batchsched.solver.node_model import NodeModel
+from batchsched.solver.node_model import NodeLevelModel
 from batchsched.solver.objective import (
-    compare_tier_values,
+    compare_objectives_by_tier,
     count_placed_pods,
     count_tiers,
     list_topology_preferences,
-    tier_values,
+    objectives_by_tier,
 )
 from batchsched.solver.problem import FloatArray, IntArray, Problem, Solution, SolverBudget
 
@@ -36,7 +36,7 @@ _MIN_EFFORT: Final = 1e-6
 class _Incumbent:
     """The best assignment so far, and the remaining budget."""
 
-    def __init__(self, model: NodeModel, budget: SolverBudget, seed: int, values: IntArray) -> None:
+    def __init__(self, model: NodeLevelModel, budget: SolverBudget, seed: int, values: IntArray) -> None:
         self.model = model
         self.values = values
         self.budget = CpSatBudget(budget.deterministic, budget.guard_seconds, seed)
@@ -48,7 +48,9 @@ class _Incumbent:
         """
         return 0.0 if self.budget.guard else min(most, self.budget.remaining * share)
 
-    def improve_and_bound(self, objective: IntArray, ceiling: int, allowance: float) -> int | None:
+    def improve_values_and_bound_objective(
+        self, objective: IntArray, ceiling: int, allowance: float
+    ) -> int | None:
         """Search for a solution better than the present one; return a proved upper bound on the objective.
 
         The result is None if no time is left for the search.
@@ -91,21 +93,23 @@ def solve_exact(
     Raises:
       SolverFault: the numbers are too large for an integer model.
     """
-    model = NodeModel(problem)
+    model = NodeLevelModel(problem)
     climb = _Incumbent(model, budget, seed, _first(model, hint))
     bound = np.zeros(count_tiers(problem))
     for tier in range(len(bound)):
         most = np.inf if ceiling is None else float(ceiling.bound[tier])
         bound[tier], worth = _tier(climb, tier, len(bound) - tier, most)
         # The bounds below hold only for what the ceiling's solution placed in this tier.
-        if ceiling is not None and compare_tier_values(np.array([worth]), ceiling.objective[tier : tier + 1]):
+        if ceiling is not None and compare_objectives_by_tier(
+            np.array([worth]), ceiling.objective[tier : tier + 1]
+        ):
             ceiling = None
     if not tiers_only:
         optimize_secondary_objectives(climb)
     return _solution(climb, bound)
 
 
-def _first(model: NodeModel, hint: Solution | None) -> IntArray:
+def _first(model: NodeLevelModel, hint: Solution | None) -> IntArray:
     if hint is not None:
         triples = zip(hint.classes.tolist(), hint.nodes.tolist(), hint.counts.tolist(), strict=True)
         values = model.variable_values_of_placements(triples)
@@ -131,8 +135,8 @@ def _tier(climb: _Incumbent, tier: int, remaining: int, most: float) -> tuple[fl
         ceiling = int(most * scale) + slack
     # Lower tiers get half of what remains, so that a hard tier leaves time for those after it; the last gets all.
     allowance = climb.step_time_limit(_TIER_SHARE if remaining == 1 else _TIER_SHARE / 2)
-    bound = climb.improve_and_bound(objective, ceiling, allowance)
-    worth = float(tier_values(problem, model.classes, climb.values[: len(model.classes)])[tier])
+    bound = climb.improve_values_and_bound_objective(objective, ceiling, allowance)
+    worth = float(objectives_by_tier(problem, model.classes, climb.values[: len(model.classes)])[tier])
     # The next tiers may not cost this one anything, apart from the rounding of its weights.
     climb.fix_objective(objective, slack)
     if bound is not None and bound <= int(objective @ climb.values):
@@ -150,18 +154,18 @@ def optimize_secondary_objectives(climb: _Incumbent) -> None:
 
     The number of gangs counts first, then preferred topology levels, then packing and node scores.
     """
-    packed = pack_onto_one_node(climb.model, climb.values)
+    packed = pack_onto_one_node_if_optimal(climb.model, climb.values)
     if packed is not None:
         climb.values = packed
         return
     climb.values, objective, slack = add_preference_objective(climb.model, climb.values)
     ceiling = int(objective[climb.model.taken[climb.model.taken >= 0]].sum())
     # Gangs outweigh all preferred levels together: each gang counts more than the sum of all costs.
-    climb.improve_and_bound(objective, ceiling, climb.step_time_limit(0.75))
+    climb.improve_values_and_bound_objective(objective, ceiling, climb.step_time_limit(0.75))
     climb.fix_objective(objective, slack)
     climb.values, objective = add_packing_objective(climb.model, climb.values)
     _, upper = climb.model.variable_bounds()
-    climb.improve_and_bound(
+    climb.improve_values_and_bound_objective(
         objective, int(np.maximum(objective, 0) @ upper), climb.step_time_limit(1.0, _MAX_SCORE_EFFORT)
     )
 
@@ -170,7 +174,7 @@ def _solution(climb: _Incumbent, bound: FloatArray) -> Solution:
     model = climb.model
     counts = climb.values[: len(model.classes)]
     placed = np.flatnonzero(counts)
-    objective = tier_values(model.problem, model.classes[placed], counts[placed])
+    objective = objectives_by_tier(model.problem, model.classes[placed], counts[placed])
     switched = model.taken >= 0
     taken = ~switched
     taken[switched] = climb.values[model.taken[switched]] == 1
@@ -195,7 +199,7 @@ _EMPTINESS_PRICE: Final = 100
 """Maximum part of a node's packing cost that depends on how empty it was; using the node costs as much again."""
 
 
-def add_preference_objective(model: NodeModel, values: IntArray) -> tuple[IntArray, IntArray, int]:
+def add_preference_objective(model: NodeLevelModel, values: IntArray) -> tuple[IntArray, IntArray, int]:
     """Add variables for an objective that prefers more gangs, then fewer domains of preferred levels.
 
     Returns the values and the objective over all V variables, old and new, and the slack below which two
@@ -234,7 +238,7 @@ def add_preference_objective(model: NodeModel, values: IntArray) -> tuple[IntArr
     return np.concatenate(extended), np.concatenate(parts), slack
 
 
-def add_packing_objective(model: NodeModel, values: IntArray) -> tuple[IntArray, IntArray]:
+def add_packing_objective(model: NodeLevelModel, values: IntArray) -> tuple[IntArray, IntArray]:
     """Add variables for an objective that packs pods onto few nodes, or spreads them; node scores break ties.
 
     Pods are packed onto full nodes, or spread over empty ones. Returns the values and the objective over all V
@@ -260,7 +264,7 @@ def add_packing_objective(model: NodeModel, values: IntArray) -> tuple[IntArray,
     return np.concatenate([values, present.astype(np.int64)]), objective
 
 
-def pack_onto_one_node(model: NodeModel, values: IntArray) -> IntArray | None:
+def pack_onto_one_node_if_optimal(model: NodeLevelModel, values: IntArray) -> IntArray | None:
     """Move all pods of a solution to one node if this is provably the best packing; otherwise return None.
 
     Most sessions of a busy cluster place a few small pods. With a thousand nodes, CP-SAT needs a tenth of a second
@@ -295,14 +299,14 @@ def pack_onto_one_node(model: NodeModel, values: IntArray) -> IntArray | None:
     return packed if packed is not None and model.is_satisfied_by(packed) else None
 
 
-def _most_pods(model: NodeModel) -> IntArray:
+def _most_pods(model: NodeLevelModel) -> IntArray:
     """The pods [C] of each class that can be placed if no other class is."""
     fit = np.bincount(model.classes, model.upper, minlength=len(model.problem.classes.count))
     most: IntArray = np.minimum(fit.astype(np.int64), model.problem.classes.count)
     return most
 
 
-def _pod_scores(model: NodeModel) -> IntArray:
+def _pod_scores(model: NodeLevelModel) -> IntArray:
     """The node score [X] of one pod of each count."""
     problem = model.problem
     return problem.kinds.score[problem.classes.kind[model.classes], model.nodes].astype(np.int64)

@@ -73,10 +73,10 @@ class SubgroupTreeNode:
         return sum(self.counts) + sum(child.pods for child in self.children)
 
     @cached_property
-    def min_further_pod_count(self) -> int:
+    def fewest_pods_to_run(self) -> int:
         """The fewest pods to place so that the gang or subgroup runs; more than `pods` if it cannot run."""
-        below = sorted(child.min_further_pod_count for child in self.children)[: self.min_children]
-        own = self.pods_to_complete_slices(self.need) if self.slice_size and self.need else self.need
+        below = sorted(child.fewest_pods_to_run for child in self.children)[: self.min_children]
+        own = self.round_up_to_complete_slices(self.need) if self.slice_size and self.need else self.need
         return max(own, sum(below)) if self.children or sum(self.counts) >= own else self.pods + own
 
     @cached_property
@@ -100,7 +100,7 @@ class SubgroupTreeNode:
         """For each domain, the number of pods missing from the topology slices that run only partly there."""
         return {domain: -pods % self.slice_size for domain, pods in self.running if pods % self.slice_size}
 
-    def pods_to_complete_slices(self, pods: int) -> int:
+    def round_up_to_complete_slices(self, pods: int) -> int:
         """Return the smallest number of pods that is at least `pods` and completes every topology slice."""
         missing = sum(self.missing_slice_pods_by_domain.values())
         return missing + -(-max(0, pods - missing) // self.slice_size) * self.slice_size

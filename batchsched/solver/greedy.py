@@ -9,7 +9,7 @@ from itertools import groupby
 
 import numpy as np
 
-from batchsched.solver.objective import ALL_CLASSES, compare_tier_values, tier_values
+from batchsched.solver.objective import ALL_CLASSES, compare_objectives_by_tier, objectives_by_tier
 from batchsched.solver.packing.free_capacity import FreeCapacity
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import NONE, FloatArray, Problem, Solution
@@ -30,7 +30,7 @@ def pack_greedily(problem: Problem, plain: bool = False) -> Packing:
     return packing
 
 
-def solve_job_by_job(problem: Problem) -> Solution:
+def solve_like_other_batch_schedulers(problem: Problem) -> Solution:
     """Place gangs as other batch schedulers do: one gang after the other, on the fullest node first.
 
     The order of gangs is the same as in `solve_greedy`, and pods are placed in the given order. A gang with a
@@ -40,7 +40,7 @@ def solve_job_by_job(problem: Problem) -> Solution:
     return pack_greedily(problem, plain=True).to_solution("greedy")
 
 
-def pack_while_not_worse(problem: Problem, values: FloatArray, plain: bool = False) -> Solution | None:
+def solve_greedily_unless_worse(problem: Problem, values: FloatArray, plain: bool = False) -> Solution | None:
     """Place gangs greedily, tier by tier; return None as soon as the solution is worse than another solution.
 
     Args:
@@ -52,20 +52,22 @@ def pack_while_not_worse(problem: Problem, values: FloatArray, plain: bool = Fal
       The greedy solution, or None if it is worse than the other one.
     """
     packing, classes = Packing(problem, plain), problem.classes
-    for tier in fill_tiers(packing):
-        own = tier_values(problem, ALL_CLASSES, classes.count - np.array(packing.room.waiting))[: tier + 1]
-        if compare_tier_values(own, values[: tier + 1]) < 0:
+    for tier in iterate_filled_tiers(packing):
+        own = objectives_by_tier(problem, ALL_CLASSES, classes.count - np.array(packing.room.waiting))[
+            : tier + 1
+        ]
+        if compare_objectives_by_tier(own, values[: tier + 1]) < 0:
             return None
     return packing.to_solution("greedy")
 
 
 def fill_packing(packing: Packing) -> None:
     """Place every gang and elastic pod that still fits in a packing, the gangs of the highest tier first."""
-    for _ in fill_tiers(packing):
+    for _ in iterate_filled_tiers(packing):
         pass
 
 
-def fill_tiers(packing: Packing) -> Iterator[int]:
+def iterate_filled_tiers(packing: Packing) -> Iterator[int]:
     """Place every gang and elastic pod that still fits, tier by tier; yield each tier after it is filled.
 
     Consecutive single-pod gangs with equal requests are placed in one operation, as the pods of one gang would be.
@@ -118,7 +120,7 @@ def group_numbers_of_equal_single_pod_gangs(capacity: FreeCapacity) -> list[int]
         if (
             capacity.slots.needs[class_index]
             and class_index not in capacity.banned
-            and not capacity.quotas.is_limited(gang)
+            and not capacity.quotas.is_gang_limited(gang)
         ):
             request = int(problem.classes.kind[class_index]), capacity.slots.demand[class_index].tobytes()
             numbers_of_gangs[gang] = numbers.setdefault(request, len(numbers))

@@ -64,7 +64,9 @@ class LinearModel:
         """Add `count` variables that are 0 or 1; return their indices [count]."""
         return self.add_variables(np.zeros(count, np.int64), np.ones(count, np.int64))
 
-    def add_sum(self, columns: NDArray[np.integer], lower: int = -HIGHEST, upper: int = HIGHEST) -> int:
+    def add_sum_constraint(
+        self, columns: NDArray[np.integer], lower: int = -HIGHEST, upper: int = HIGHEST
+    ) -> int:
         """Add a constraint on the sum of the variables `columns`: lower <= Σ x[columns] <= upper.
 
         Returns the row index of the constraint.

@@ -23,10 +23,10 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from batchsched.solver.cpsat import CpSatBudget
-from batchsched.solver.packing.node_order import free_with_plugin_limits
+from batchsched.solver.packing.node_order import free_amounts_with_plugin_limits
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import NONE, BoolArray, IndexArray, IntArray
-from batchsched.solver.repacking import RepackingMove, RepackingSearch
+from batchsched.solver.repacking import Repacking, RepackingSearch
 
 Move = TypeVar("Move")
 
@@ -104,9 +104,9 @@ class PlacedPodCounts:
         self.by_group: IndexArray = np.zeros((len(distinct), len(problem.nodes.free)), np.int32)
         """[H, N] pods of each group on each node."""
         self._holders: dict[int, IntArray] = {}
-        room.add_trail_removal_listener(self.invalidate_after)
+        room.add_trail_removal_listener(self.mark_outdated_if_undone)
 
-    def invalidate_after(self, length: int) -> None:
+    def mark_outdated_if_undone(self, length: int) -> None:
         """Mark the table as outdated if it counts placements that were undone after it was last updated.
 
         The first `length` entries of the trail were kept; all later ones were undone or withdrawn.
@@ -134,7 +134,7 @@ class PlacedPodCounts:
                 self._holders.pop(group, None)
         self._read = len(trail)
 
-    def nodes_with_exchange_group(self, group: int) -> IntArray:
+    def nodes_with_pods_of_group(self, group: int) -> IntArray:
         """Return the nodes, ascending, on which pods of a group of exchangeable pod classes are placed."""
         if group not in self._holders:
             self._holders[group] = np.flatnonzero(self.by_group[group] > 0)
@@ -207,14 +207,14 @@ class RelocationNeighbourhood:
         sources = np.sort(sources[:moves])
         fit[sources] = 0
         targets = np.flatnonzero(fit)
-        room.place_unchecked(other, sources, np.full(moves, -each, np.int64))
+        room.change_placed_pods_unchecked(other, sources, np.full(moves, -each, np.int64))
         # `fit` ignores rows and quotas of the other class; only placing tells whether all pods find a node.
         if (
             int(room.count_fitting_pods(other, targets).sum()) < moves * each
-            or room.place_up_to(other, moves * each, targets) < moves * each
+            or room.place_pods_up_to(other, moves * each, targets) < moves * each
         ):
             return None
-        room.place_unchecked(request.class_index, sources, np.ones(moves, np.int64))
+        room.change_placed_pods_unchecked(request.class_index, sources, np.ones(moves, np.int64))
         return moves
 
     def _movable(self, class_index: int) -> list[int]:
@@ -261,7 +261,9 @@ class ClearingNeighbourhood:
 
     def __init__(self, packing: Packing, placed: PlacedPodCounts) -> None:
         self._packing, self._placed = packing, placed
-        self._empty = free_with_plugin_limits(packing.problem)  # [R, N] free amounts before this session
+        self._empty = free_amounts_with_plugin_limits(
+            packing.problem
+        )  # [R, N] free amounts before this session
         self._small_first = _small_first(packing)
 
     def propose_moves(self, request: CapacityRequest) -> Iterator[ClearingMove]:
@@ -300,12 +302,12 @@ class ClearingNeighbourhood:
         # The largest pods first: they are the hardest to place elsewhere.
         leaving = [(c, int(move.pods[c])) for c in self._small_first[::-1].tolist() if move.pods[c] > 0]
         for other, count in leaving:
-            room.place_unchecked(other, node, np.array([-count]))
+            room.change_placed_pods_unchecked(other, node, np.array([-count]))
         if not room.count_fitting_pods(class_index, node)[0]:
             return None
-        room.place_unchecked(class_index, node, np.ones(1, np.int64))
+        room.change_placed_pods_unchecked(class_index, node, np.ones(1, np.int64))
         for other, count in leaving:
-            if room.place_up_to(other, count, _allowed_nodes(self._packing, other), whole=True) < count:
+            if room.place_pods_up_to(other, count, _allowed_nodes(self._packing, other), whole=True) < count:
                 return None
         return 1
 
@@ -426,7 +428,7 @@ class SwapNeighbourhood:
         self._move_group(entering, targets, sources)
         into = sources[enough[:pairs]]
         if into.size:
-            room.place_unchecked(class_index, into, np.ones(len(into), np.int64))
+            room.change_placed_pods_unchecked(class_index, into, np.ones(len(into), np.int64))
             placed.refresh()
         return len(into)
 
@@ -477,7 +479,7 @@ class SwapNeighbourhood:
             if not givers.size:
                 self._exhausted[pair] = len(trail)
                 return none
-        givers = self._able(pair, gain, self._placed.nodes_with_exchange_group(pair[1]))
+        givers = self._able(pair, gain, self._placed.nodes_with_pods_of_group(pair[1]))
         if givers.size:
             self._exhausted.pop(pair, None)
         else:
@@ -500,7 +502,9 @@ class SwapNeighbourhood:
         for class_index in np.unique(movers).tolist():
             own = movers == class_index
             nodes = np.concatenate([leave[own], enter[own]])
-            self._packing.room.place_unchecked(class_index, nodes, np.concatenate([-step[own], step[own]]))
+            self._packing.room.change_placed_pods_unchecked(
+                class_index, nodes, np.concatenate([-step[own], step[own]])
+            )
         self._placed.refresh()
 
 
@@ -511,15 +515,17 @@ class RepackingNeighbourhood:
         self._packing, self._placed = packing, placed
         self._repacking = RepackingSearch(packing, budget)
 
-    def propose_moves(self, request: CapacityRequest) -> Iterator[RepackingMove]:
+    def propose_moves(self, request: CapacityRequest) -> Iterator[Repacking]:
         """Yield one new placement of pods on a few nodes, if more of the requested pods fit with it."""
         self._placed.refresh()
         admitted = _admitted(self._packing, request)
-        move = self._repacking.find_move(request.class_index, admitted, request.nodes, self._placed.by_class)
+        move = self._repacking.find_repacking(
+            request.class_index, admitted, request.nodes, self._placed.by_class
+        )
         if move is not None:
             yield move
 
-    def try_move(self, request: CapacityRequest, move: RepackingMove) -> int | None:
+    def try_move(self, request: CapacityRequest, move: Repacking) -> int | None:
         """Replace the placements on some nodes by the new placements that the move contains."""
         room = self._packing.room
         # Pods leave before others enter, so that no node is overcommitted in between.
@@ -527,7 +533,7 @@ class RepackingNeighbourhood:
             for class_index, change in zip(move.classes.tolist(), move.change, strict=True):
                 moved = np.flatnonzero(change * sign > 0)
                 if moved.size:
-                    room.place_unchecked(class_index, move.nodes[moved], change[moved])
+                    room.change_placed_pods_unchecked(class_index, move.nodes[moved], change[moved])
         return move.placed
 
 
@@ -556,7 +562,7 @@ class LocalSearch:
         if budget is not None:
             self._neighbourhoods += (RepackingNeighbourhood(packing, placed, budget),)
 
-    def place_by_moving(self, class_index: int, want: int, nodes: IntArray | None) -> int:
+    def place_pods_by_moving_others(self, class_index: int, want: int, nodes: IntArray | None) -> int:
         """Place up to `want` pods of a pod class in capacity that is freed by moving other pods of the session.
 
         Args:

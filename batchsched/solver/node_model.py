@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from batchsched.solver.gang_tree import GangTrees
 from batchsched.solver.linear_model import HIGHEST, LinearModel
-from batchsched.solver.objective import count_required_pods
+from batchsched.solver.objective import count_pods_still_required
 from batchsched.solver.problem import (
     NONE,
     ConstraintRow,
@@ -25,7 +25,7 @@ from batchsched.solver.problem import (
     count_pods_that_fit,
     positions_by_group,
 )
-from batchsched.solver.tree_rows import TreeRows
+from batchsched.solver.tree_rows import SubgroupTreeRows
 
 
 def count_fitting_pods(problem: Problem) -> IntArray:
@@ -79,7 +79,7 @@ class NoGoodCut:
     above: IntArray
 
 
-class NodeModel(LinearModel):
+class NodeLevelModel(LinearModel):
     """The integer model of a problem, with one variable for the number of pods of each pod class on each node.
 
     The first X variables are the counts.
@@ -99,7 +99,7 @@ class NodeModel(LinearModel):
         self.gangs = problem.classes.gang[self.classes]
         self.column = np.full(fits.shape, -1, np.int64)
         self.column[self.classes, self.nodes] = np.arange(len(self.classes))
-        self.needs = count_required_pods(problem)
+        self.needs = count_pods_still_required(problem)
         self._gang_trees = GangTrees(problem)
         self.taken = self._take()
         self.choices = tuple(self._choose())
@@ -146,7 +146,7 @@ class NodeModel(LinearModel):
         columns = np.flatnonzero(which)
         if switch < 0:
             if int(self.upper[columns].sum()) > limit:
-                self.add_sum(columns, upper=limit)
+                self.add_sum_constraint(columns, upper=limit)
         elif len(columns) or exactly:
             self.link_sum_to_switch(columns, switch, limit, 0 if exactly else -HIGHEST, 0)
 
@@ -171,12 +171,12 @@ class NodeModel(LinearModel):
                     problem.classes.subgroup == sub, int(problem.subgroups.required[sub]), gang, need
                 )
 
-    def _add_trees(self) -> Iterator[TreeRows]:
+    def _add_trees(self) -> Iterator[SubgroupTreeRows]:
         counts = self.classes, self.nodes
         for gang in np.flatnonzero(self._gang_trees.is_tree & self.problem.gangs.allowed).tolist():
             tree = self._gang_trees.tree_of_gang(gang)
             if tree is not None:
-                yield TreeRows(self, self.problem, counts, tree, int(self.taken[gang]))
+                yield SubgroupTreeRows(self, self.problem, counts, tree, int(self.taken[gang]))
 
     def _choice(self, of: NDArray[np.bool_], level: int, gang: int, need: int) -> DomainChoice:
         member = of[self.classes]
@@ -193,7 +193,7 @@ class NodeModel(LinearModel):
                 self._at_least(inside, need, variable)
         switch = int(self.taken[gang])
         if switch < 0:
-            self.add_sum(variables, upper=1)
+            self.add_sum_constraint(variables, upper=1)
         else:
             self.link_sum_to_switch(variables, switch, 1, 0 if need > 0 else -HIGHEST, 0)
         return DomainChoice(of, level, domains, variables)
@@ -245,7 +245,7 @@ class NodeModel(LinearModel):
         self.add_row(columns[used], asks[used] // divisor, upper=limit // divisor)
 
     def _row(self, row: ConstraintRow) -> None:
-        place = row.domain_of_nodes(self.problem.nodes)
+        place = row.domain_by_node(self.problem.nodes)
         factor = row.class_coefficients(len(self.problem.classes.gang))[self.classes]
         for domain in range(len(row.right)):
             columns = np.flatnonzero((factor != 0) & (place[self.nodes] == domain))
@@ -289,7 +289,7 @@ class NodeModel(LinearModel):
                 self.add_row(np.array([column]), np.array([1]), upper=count - 1, when=low)
             if high >= 0:
                 self.add_row(np.array([column]), np.array([1]), lower=count + 1, when=high)
-        self.add_sum(np.concatenate([below[below >= 0], above[above >= 0]]), lower=1)
+        self.add_sum_constraint(np.concatenate([below[below >= 0], above[above >= 0]]), lower=1)
         return NoGoodCut(columns, counts, below, above)
 
     def variable_values_of_placements(self, triples: Iterable[tuple[int, int, int]]) -> IntArray | None:
@@ -312,7 +312,7 @@ class NodeModel(LinearModel):
             present = np.unique(self.problem.nodes.levels[choice.level][self.nodes[member]])
             values[choice.variables] = np.isin(choice.domains, present)
         for tree in self.trees:
-            tree.set_variable_values(values)
+            tree.compute_subgroup_variable_values(values)
         for first, switch in self._exclusions:
             values[switch] = not values[first].any()
         for cut in self.no_goods:

@@ -25,7 +25,7 @@ from batchsched.solver.problem import (
 )
 
 ALL_CLASSES: Final = slice(None)
-"""Stands for the classes 0..C-1 in `tier_values`."""
+"""Stands for the classes 0..C-1 in `objectives_by_tier`."""
 TIER_TOLERANCE: Final = 1e-9
 """Relative difference up to which two tier values are equal: floats that are summed in another order differ by less."""
 
@@ -35,7 +35,7 @@ def count_tiers(problem: Problem) -> int:
     return int(problem.gangs.tier.max(initial=-1)) + 1
 
 
-def count_required_pods(problem: Problem) -> IntArray:
+def count_pods_still_required(problem: Problem) -> IntArray:
     """Return how many pods each gang [G] still needs to reach its own minimum and those of its subgroups.
 
     A gang with 0 is taken already.
@@ -55,7 +55,7 @@ def lower_bound_of_minimum_requests(problem: Problem) -> IntArray:
 
     It is, for each resource, the sum of the smallest requests of as many pods as the minimum needs.
     """
-    gangs, need = len(problem.gangs.need), count_required_pods(problem)
+    gangs, need = len(problem.gangs.need), count_pods_still_required(problem)
     requests = np.zeros((gangs, problem.classes.demand.shape[1]), np.int64)
     np.add.at(
         requests,
@@ -82,7 +82,7 @@ def mask_gangs_beyond_quotas(problem: Problem) -> BoolArray:
     quota, gang = np.nonzero(problem.quotas.covers)
     requests = lower_bound_of_minimum_requests(problem)[gang]
     remaining = np.maximum(0, problem.quotas.free[quota])
-    counted = problem.gangs.fresh[gang] & (count_required_pods(problem)[gang] > 0)
+    counted = problem.gangs.fresh[gang] & (count_pods_still_required(problem)[gang] > 0)
     over = ((requests > 0) & (requests > remaining)).any(axis=1) | (
         counted & (problem.quotas.gangs[quota] < 1)
     )
@@ -112,7 +112,9 @@ def mask_gangs_with_unplaceable_minimum(problem: Problem, unplaceable: BoolArray
     """Return a mask [G] of the gangs with too few placeable pods to reach their minimum."""
     classes = problem.classes
     pods = np.where(unplaceable, 0, classes.count)
-    beyond = np.bincount(classes.gang, pods, minlength=len(problem.gangs.need)) < count_required_pods(problem)
+    beyond = np.bincount(classes.gang, pods, minlength=len(problem.gangs.need)) < count_pods_still_required(
+        problem
+    )
     inside = classes.subgroup != NONE
     parts = problem.subgroups
     in_part = np.bincount(classes.subgroup[inside], pods[inside], minlength=len(parts.gang))
@@ -124,7 +126,7 @@ def mask_gangs_with_unplaceable_minimum(problem: Problem, unplaceable: BoolArray
     return beyond
 
 
-def tier_values(problem: Problem, classes: Positions, counts: NDArray[np.integer]) -> FloatArray:
+def objectives_by_tier(problem: Problem, classes: Positions, counts: NDArray[np.integer]) -> FloatArray:
     """Return the objective of each tier [T]: the sum of the weights of its placed pods.
 
     Args:
@@ -138,7 +140,7 @@ def tier_values(problem: Problem, classes: Positions, counts: NDArray[np.integer
     )
 
 
-def compare_tier_values(first: FloatArray, second: FloatArray) -> int:
+def compare_objectives_by_tier(first: FloatArray, second: FloatArray) -> int:
     """Compare the objectives [T] of two solutions; the highest tier in which they differ decides.
 
     Returns 1 if the first solution is better, 0 if both are equal, -1 if the first is worse.
@@ -228,10 +230,10 @@ def preferred_level_cost(problem: Problem, solution: Solution) -> float:
     )
 
 
-def max_tier_values(problem: Problem) -> FloatArray:
+def objective_upper_bounds_by_tier(problem: Problem) -> FloatArray:
     """Return an upper bound on the objective of each tier [T]: its value if all its pods were placed."""
     allowed = problem.gangs.allowed[problem.classes.gang]
-    return tier_values(problem, ALL_CLASSES, np.where(allowed, problem.classes.count, 0))
+    return objectives_by_tier(problem, ALL_CLASSES, np.where(allowed, problem.classes.count, 0))
 
 
 def count_placed_pods(
@@ -246,19 +248,19 @@ def count_placed_pods(
     return placed
 
 
-def allowed_pods_by_class(problem: Problem) -> IntArray:
+def count_allowed_pods_by_class(problem: Problem) -> IntArray:
     """Return the number of pods of each pod class [C], 0 for a class of a gang that may not be placed."""
     return np.where(problem.gangs.allowed[problem.classes.gang], problem.classes.count, 0).astype(np.int64)
 
 
-def places_every_pod(problem: Problem, solution: Solution) -> bool:
+def places_every_allowed_pod(problem: Problem, solution: Solution) -> bool:
     """Return whether a solution places all pods of all gangs that may be placed."""
     placed = count_placed_pods(problem, solution.classes, solution.counts)
-    return bool((placed >= allowed_pods_by_class(problem)).all())
+    return bool((placed >= count_allowed_pods_by_class(problem)).all())
 
 
 def compare_solutions(a: Solution, b: Solution) -> int:
     """Compare two solutions by objective, then by number of placed gangs; 1 if `a` is better, -1 if `b` is, else 0."""
-    return compare_tier_values(a.objective, b.objective) or int(
+    return compare_objectives_by_tier(a.objective, b.objective) or int(
         np.sign(int(a.taken.sum()) - int(b.taken.sum()))
     )

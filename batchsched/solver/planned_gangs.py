@@ -14,10 +14,15 @@ from batchsched.solver.cpsat import CpSatBudget
 from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.improvement.neighbourhood import GangNeighbourhood
 from batchsched.solver.improvement.subproblem import NeighbourhoodProblem
-from batchsched.solver.node_model import NodeModel
-from batchsched.solver.objective import count_required_pods, count_tiers, max_tier_values, tier_values
+from batchsched.solver.node_model import NodeLevelModel
+from batchsched.solver.objective import (
+    count_pods_still_required,
+    count_tiers,
+    objective_upper_bounds_by_tier,
+    objectives_by_tier,
+)
 from batchsched.solver.problem import BoolArray, Problem, Solution
-from batchsched.solver.quota_selection import GangSubset, take_gang_subset
+from batchsched.solver.quota_selection import GangSubsetProblem, build_gang_subset_problem
 
 
 def place_planned_gangs(problem: Problem, planned: BoolArray, budget: CpSatBudget) -> Solution | None:
@@ -38,16 +43,18 @@ def place_planned_gangs(problem: Problem, planned: BoolArray, budget: CpSatBudge
         kept = planned & problem.gangs.allowed & (problem.gangs.tier <= tier)
         if not (kept & (problem.gangs.tier == tier)).any():
             continue
-        placed = _place_all(take_gang_subset(problem, kept), budget, budget.remaining / (tiers - tier))
+        placed = _place_all(
+            build_gang_subset_problem(problem, kept), budget, budget.remaining / (tiers - tier)
+        )
         if placed is None:
             break
         placement = placed
     return None if placement is None else _add_others(problem, placement)
 
 
-def _place_all(subset: GangSubset, budget: CpSatBudget, units: float) -> Solution | None:
+def _place_all(subset: GangSubsetProblem, budget: CpSatBudget, units: float) -> Solution | None:
     """The gangs of a subset with all their minimums, or None."""
-    model = NodeModel(subset.problem)
+    model = NodeLevelModel(subset.problem)
     switches = model.taken[model.taken >= 0]
     ones = np.ones(len(switches), np.int64)
     model.set_variable_bounds(switches, ones, ones)
@@ -62,8 +69,8 @@ def _place_all(subset: GangSubset, budget: CpSatBudget, units: float) -> Solutio
         nodes=model.nodes[placed].astype(np.int32),
         counts=counts[placed].astype(np.int32),
         taken=taken,
-        objective=tier_values(subset.problem, model.classes[placed], counts[placed]),
-        bound=max_tier_values(subset.problem),
+        objective=objectives_by_tier(subset.problem, model.classes[placed], counts[placed]),
+        bound=objective_upper_bounds_by_tier(subset.problem),
         stage="exact",
     )
     return subset.to_whole_problem(solution)
@@ -71,7 +78,9 @@ def _place_all(subset: GangSubset, budget: CpSatBudget, units: float) -> Solutio
 
 def _add_others(problem: Problem, solution: Solution) -> Solution:
     """The solution with the gangs and elastic pods that the greedy algorithm adds."""
-    solution = replace(solution, bound=max_tier_values(problem))
-    rest = np.flatnonzero(problem.gangs.allowed & (~solution.taken | (count_required_pods(problem) == 0)))
+    solution = replace(solution, bound=objective_upper_bounds_by_tier(problem))
+    rest = np.flatnonzero(
+        problem.gangs.allowed & (~solution.taken | (count_pods_still_required(problem) == 0))
+    )
     part = NeighbourhoodProblem(problem, solution, GangNeighbourhood(rest, complete=False))
     return part.to_whole_problem(solution, solve_greedy(part.problem))

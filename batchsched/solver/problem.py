@@ -88,7 +88,7 @@ class ConstraintRow:
         np.add.at(coefficients, self.classes, self.coefficients)  # a row may name a class twice
         return coefficients
 
-    def domain_of_nodes(self, nodes: "ProblemNodes") -> IndexArray:
+    def domain_by_node(self, nodes: "ProblemNodes") -> IndexArray:
         """Return for each node [N] its domain in this constraint's partition; -1 if it is in no domain."""
         if self.partition == EVERY_NODE:
             return np.arange(len(nodes.free), dtype=np.int32)
@@ -122,7 +122,7 @@ class ProblemTable:
         columns: tuple[str, ...] = self.__slots__
         return type(self)(*[getattr(self, column)[positions] for column in columns])
 
-    def renumber_columns(self, **numbers: IndexArray) -> Self:
+    def renumber_column_values(self, **numbers: IndexArray) -> Self:
         """Return the table with new indexes in some columns: a value `v` becomes `numbers[v]` there."""
         columns: tuple[str, ...] = self.__slots__
         if not len(getattr(self, columns[0])):
@@ -137,12 +137,12 @@ class ProblemTable:
                 object.__setattr__(self, column, np.full(length, value, np.int32))
 
 
-def empty_indexes() -> IndexArray:
+def empty_index_array() -> IndexArray:
     """Return an empty array of indexes, the default of a table column."""
     return np.zeros(0, np.int32)
 
 
-def empty_amounts() -> IntArray:
+def empty_amount_array() -> IntArray:
     """Return an empty array of amounts, the default of a table column."""
     return np.zeros(0, np.int64)
 
@@ -208,7 +208,7 @@ class ProblemClassKinds(ProblemTable):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ProblemClasses(ProblemTable):
+class ProblemPodClasses(ProblemTable):
     """The pod classes of a problem: equal pods of one subgroup of one gang form a class.
 
     Args:
@@ -256,9 +256,9 @@ class ProblemGangs(ProblemTable):
     pinned: IndexArray
     fresh: BoolArray
     allowed: BoolArray
-    min_children: IndexArray = field(default_factory=empty_indexes)
-    slice_level: IndexArray = field(default_factory=empty_indexes)
-    slice_size: IndexArray = field(default_factory=empty_indexes)
+    min_children: IndexArray = field(default_factory=empty_index_array)
+    slice_level: IndexArray = field(default_factory=empty_index_array)
+    slice_size: IndexArray = field(default_factory=empty_index_array)
 
     def __post_init__(self) -> None:
         self._fill(len(self.need), min_children=NONE, slice_level=NONE, slice_size=0)
@@ -284,22 +284,22 @@ class ProblemSubgroups(ProblemTable):
       slice_size: [S] pods in a slice, 0 without slices.
     """
 
-    gang: IndexArray = field(default_factory=empty_indexes)
-    need: IndexArray = field(default_factory=empty_indexes)
-    required: IndexArray = field(default_factory=empty_indexes)
-    preferred: IndexArray = field(default_factory=empty_indexes)
-    pinned: IndexArray = field(default_factory=empty_indexes)
-    parent: IndexArray = field(default_factory=empty_indexes)
-    min_children: IndexArray = field(default_factory=empty_indexes)
-    slice_level: IndexArray = field(default_factory=empty_indexes)
-    slice_size: IndexArray = field(default_factory=empty_indexes)
+    gang: IndexArray = field(default_factory=empty_index_array)
+    need: IndexArray = field(default_factory=empty_index_array)
+    required: IndexArray = field(default_factory=empty_index_array)
+    preferred: IndexArray = field(default_factory=empty_index_array)
+    pinned: IndexArray = field(default_factory=empty_index_array)
+    parent: IndexArray = field(default_factory=empty_index_array)
+    min_children: IndexArray = field(default_factory=empty_index_array)
+    slice_level: IndexArray = field(default_factory=empty_index_array)
+    slice_size: IndexArray = field(default_factory=empty_index_array)
 
     def __post_init__(self) -> None:
         self._fill(len(self.gang), parent=NONE, min_children=NONE, slice_level=NONE, slice_size=0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RunningSlicePods(ProblemTable):
+class RunningSlicePodCounts(ProblemTable):
     """The numbers of running pods per topology domain, for gangs and subgroups with topology slices.
 
     Args:
@@ -309,14 +309,14 @@ class RunningSlicePods(ProblemTable):
       pods: [V] pods of the gang or subgroup that run there.
     """
 
-    gang: IndexArray = field(default_factory=empty_indexes)
-    subgroup: IndexArray = field(default_factory=empty_indexes)
-    domain: IndexArray = field(default_factory=empty_indexes)
-    pods: IndexArray = field(default_factory=empty_indexes)
+    gang: IndexArray = field(default_factory=empty_index_array)
+    subgroup: IndexArray = field(default_factory=empty_index_array)
+    domain: IndexArray = field(default_factory=empty_index_array)
+    pods: IndexArray = field(default_factory=empty_index_array)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class UsedDomains(ProblemTable):
+class UsedPreferredDomains(ProblemTable):
     """The domains of preferred topology levels in which pods of a gang already run.
 
     Further pods in such a domain do not raise the cost of the preferred level.
@@ -328,10 +328,10 @@ class UsedDomains(ProblemTable):
       domain: [U] the domain in use.
     """
 
-    gang: IndexArray = field(default_factory=empty_indexes)
-    subgroup: IndexArray = field(default_factory=empty_indexes)
-    level: IndexArray = field(default_factory=empty_indexes)
-    domain: IndexArray = field(default_factory=empty_indexes)
+    gang: IndexArray = field(default_factory=empty_index_array)
+    subgroup: IndexArray = field(default_factory=empty_index_array)
+    level: IndexArray = field(default_factory=empty_index_array)
+    domain: IndexArray = field(default_factory=empty_index_array)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -346,7 +346,7 @@ class ProblemQuotas(ProblemTable):
 
     covers: BoolArray = field(default_factory=lambda: np.zeros((0, 0), np.bool_))
     free: IntArray = field(default_factory=lambda: np.zeros((0, 0), np.int64))
-    gangs: IntArray = field(default_factory=empty_amounts)
+    gangs: IntArray = field(default_factory=empty_amount_array)
 
     def restrict_to_gangs(self, gangs: Positions) -> "ProblemQuotas":
         """Return the queue limits as they apply to the given gangs only."""
@@ -378,11 +378,11 @@ class Problem:
 
     nodes: ProblemNodes
     kinds: ProblemClassKinds
-    classes: ProblemClasses
+    classes: ProblemPodClasses
     gangs: ProblemGangs
     subgroups: ProblemSubgroups = field(default_factory=ProblemSubgroups)
-    used_domains: UsedDomains = field(default_factory=UsedDomains)
-    running_slice_pods: RunningSlicePods = field(default_factory=RunningSlicePods)
+    used_domains: UsedPreferredDomains = field(default_factory=UsedPreferredDomains)
+    running_slice_pods: RunningSlicePodCounts = field(default_factory=RunningSlicePodCounts)
     quotas: ProblemQuotas = field(default_factory=ProblemQuotas)
     rows: tuple[ConstraintRow, ...] = ()
     cuts: tuple[Cut, ...] = ()
@@ -436,9 +436,11 @@ class Problem:
                 subgroup=subgroup[own.subgroup],
             ),
             gangs=self.gangs.select_entries(gangs),
-            subgroups=self.subgroups.select_entries(subgroups).renumber_columns(gang=gang, parent=subgroup),
-            used_domains=used.renumber_columns(gang=gang, subgroup=subgroup),
-            running_slice_pods=running.renumber_columns(gang=gang, subgroup=subgroup),
+            subgroups=self.subgroups.select_entries(subgroups).renumber_column_values(
+                gang=gang, parent=subgroup
+            ),
+            used_domains=used.renumber_column_values(gang=gang, subgroup=subgroup),
+            running_slice_pods=running.renumber_column_values(gang=gang, subgroup=subgroup),
             quotas=self.quotas.restrict_to_gangs(gangs),
             rows=(),
             cuts=(),

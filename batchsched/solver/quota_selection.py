@@ -16,12 +16,12 @@ from batchsched.solver.exact import solve_exact
 from batchsched.solver.greedy import fill_packing, pack_greedily
 from batchsched.solver.objective import (
     ALL_CLASSES,
+    compare_objectives_by_tier,
     compare_solutions,
-    compare_tier_values,
     count_placed_pods,
-    count_required_pods,
+    count_pods_still_required,
     count_tiers,
-    tier_values,
+    objectives_by_tier,
 )
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import (
@@ -33,15 +33,15 @@ from batchsched.solver.problem import (
     Problem,
     ProblemClassKinds,
     ProblemNodes,
-    RunningSlicePods,
+    RunningSlicePodCounts,
     Solution,
     SolverBudget,
-    UsedDomains,
+    UsedPreferredDomains,
 )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class GangSubset:
+class GangSubsetProblem:
     """A problem with only some gangs of a whole problem, and the indexes of these gangs in the whole problem.
 
     Args:
@@ -56,7 +56,7 @@ class GangSubset:
     classes: IntArray
     whole: Problem
 
-    def pad_to_all_tiers(self, values: FloatArray) -> FloatArray:
+    def append_zeros_for_lower_tiers(self, values: FloatArray) -> FloatArray:
         """Extend values [T'] of the highest tiers to all T tiers of the whole problem, filling with 0."""
         result = np.zeros(count_tiers(self.whole))
         result[: len(values)] = values
@@ -64,18 +64,18 @@ class GangSubset:
 
     def to_whole_problem(self, solution: Solution) -> Solution:
         """Return a solution of the restricted problem as a solution of the whole problem. No other gang gets a pod."""
-        taken = count_required_pods(self.whole) == 0
+        taken = count_pods_still_required(self.whole) == 0
         taken[self.gangs] = solution.taken
         return replace(
             solution,
             classes=self.classes[solution.classes].astype(np.int32),
             taken=taken,
-            objective=self.pad_to_all_tiers(solution.objective),
-            bound=self.pad_to_all_tiers(solution.bound),
+            objective=self.append_zeros_for_lower_tiers(solution.objective),
+            bound=self.append_zeros_for_lower_tiers(solution.bound),
         )
 
 
-def take_gang_subset(problem: Problem, kept: BoolArray) -> GangSubset:
+def build_gang_subset_problem(problem: Problem, kept: BoolArray) -> GangSubsetProblem:
     """Return the problem restricted to the gangs that `kept` [G] marks. All nodes and quotas stay as they are.
 
     Raises:
@@ -85,7 +85,7 @@ def take_gang_subset(problem: Problem, kept: BoolArray) -> GangSubset:
         raise ValueError("rows and cuts tie gangs to each other")
     gangs, classes = np.flatnonzero(kept), np.flatnonzero(kept[problem.classes.gang])
     subgroups = np.flatnonzero(kept[problem.subgroups.gang])
-    return GangSubset(problem.restrict_to_gangs(gangs, classes, subgroups), gangs, classes, problem)
+    return GangSubsetProblem(problem.restrict_to_gangs(gangs, classes, subgroups), gangs, classes, problem)
 
 
 BUDGET_SHARE: Final = 0.1
@@ -125,10 +125,10 @@ def solve_by_quotas(packing: Packing, budget: SolverBudget, seed: int, floor: So
     if not binding.any():
         return None
     contended: BoolArray = np.asarray(problem.quotas.covers[binding].any(axis=0))
-    subset = take_gang_subset(merge_into_one_node(problem), contended)
+    subset = build_gang_subset_problem(merge_into_one_node(problem), contended)
     choice = subset.to_whole_problem(solve_exact(subset.problem, most, seed))
     # Without a proof, another selection may be better: the tiered model decides then.
-    if compare_tier_values(choice.bound, choice.objective):
+    if compare_objectives_by_tier(choice.bound, choice.objective):
         return None
     # Gangs that no limiting quota covers are all selected.
     free = problem.gangs.allowed & ~contended
@@ -139,12 +139,12 @@ def solve_by_quotas(packing: Packing, budget: SolverBudget, seed: int, floor: So
         classes=replace(problem.classes, count=pods),
         gangs=replace(problem.gangs, allowed=problem.gangs.allowed & (choice.taken | free)),
     )
-    best = tier_values(problem, ALL_CLASSES, pods)
+    best = objectives_by_tier(problem, ALL_CLASSES, pods)
     answer = _place_selection(packing, chosen, floor).to_solution("quotas")
     # Gangs that kept their nodes may block others: the second attempt places all of them again.
-    if compare_tier_values(answer.objective, best):
+    if compare_objectives_by_tier(answer.objective, best):
         answer = pack_greedily(chosen).to_solution("quotas")
-    if compare_tier_values(answer.objective, best) or compare_solutions(answer, floor) < 0:
+    if compare_objectives_by_tier(answer.objective, best) or compare_solutions(answer, floor) < 0:
         return None
     # The relaxation has every placement of the session, so that its optimum bounds them all.
     return replace(
@@ -197,8 +197,8 @@ def merge_into_one_node(problem: Problem) -> Problem:
             slice_level=np.full_like(subgroups.slice_level, NONE),
             slice_size=np.zeros_like(subgroups.slice_size),
         ),
-        used_domains=UsedDomains(),
-        running_slice_pods=RunningSlicePods(),
+        used_domains=UsedPreferredDomains(),
+        running_slice_pods=RunningSlicePodCounts(),
         rows=(),
         cuts=(),
     )

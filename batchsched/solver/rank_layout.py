@@ -4,7 +4,7 @@ Pods with consecutive ranks exchange most data. The cost of a hop from one rank 
 two nodes of one domain of the narrowest level, and twice as much for each wider level at which the domain changes: 2
 between two racks of a block, 4 between two blocks. If the ranks are assigned domain by domain, each domain is entered
 once, so the cost of a class follows from its nodes alone: the number of nodes, and the number of domains at each
-level, each less one, times `level_costs`.
+level, each less one, times `network_costs_by_level`.
 
 `DomainTree` finds the layout of least cost for one class, with all other pods in their places. The classes are laid out
 one after the other.
@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from batchsched.solver.domain_tree import DomainTree, level_costs
+from batchsched.solver.domain_tree import DomainTree, network_costs_by_level
 from batchsched.solver.objective import list_topology_preferences
 from batchsched.solver.problem import (
     NONE,
@@ -51,7 +51,7 @@ class RankedPodClass:
     bound_nodes: IndexArray
 
 
-def node_order_by_rank(problem: Problem, ranked: RankedPodClass, nodes: IndexArray) -> IntArray:
+def node_order_for_ranks(problem: Problem, ranked: RankedPodClass, nodes: IndexArray) -> IntArray:
     """Return the order of `nodes` by topology domain, so that pods with close ranks are on close nodes.
 
     The result has positions in `nodes`, domain by domain, then by node index. In this order, the nodes get pods of
@@ -86,7 +86,7 @@ def lay_out_ranks(problem: Problem, solution: Solution, ranked: Sequence[RankedP
         ),
     ):
         if item.pod_class not in fixed:
-            layout.move_class(item)
+            layout.move_pods_if_cheaper(item)
     return layout.to_solution()
 
 
@@ -120,7 +120,7 @@ class _Layout:
             fixed[row.classes] = True
         return frozenset(np.flatnonzero(fixed).tolist())
 
-    def move_class(self, ranked: RankedPodClass) -> None:
+    def move_pods_if_cheaper(self, ranked: RankedPodClass) -> None:
         """Move the pods of a class to the nodes with the least network cost, if this lowers the cost."""
         problem, own = self._problem, self._counts.get(ranked.pod_class, {})
         pods = sum(own.values())
@@ -208,7 +208,7 @@ class _Layout:
             preferred.add(int(problem.subgroups.preferred[subgroup]))
         return tuple(
             PREFERRED_COST + price if level in preferred else price
-            for level, price in zip(ranked.levels, level_costs(len(ranked.levels)), strict=True)
+            for level, price in zip(ranked.levels, network_costs_by_level(len(ranked.levels)), strict=True)
         )
 
     def _with_counts(self, counts: dict[int, dict[int, int]]) -> Solution:

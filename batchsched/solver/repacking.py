@@ -28,7 +28,7 @@ REPACKING_EFFORT: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RepackingMove:
+class Repacking:
     """A change of the placement on a few nodes: how many pods of each class enter or leave each node.
 
     Args:
@@ -57,9 +57,9 @@ class RepackingSearch:
         )
         self._movable: BoolArray = free_of_rows & ~packing.trees.is_tree[problem.classes.gang]
 
-    def find_move(
+    def find_repacking(
         self, class_index: int, missing_pods: int, nodes: IntArray | None, placed: IndexArray
-    ) -> RepackingMove | None:
+    ) -> Repacking | None:
         """Find a new placement on a few nodes with room for more pods of a class; return None on failure.
 
         Args:
@@ -115,7 +115,7 @@ class RepackingSearch:
 
     def _solve(
         self, class_index: int, missing_pods: int, classes: IntArray, window: IntArray, placed: IndexArray
-    ) -> RepackingMove | None:
+    ) -> Repacking | None:
         now = placed[np.ix_(classes, window)].astype(np.int64)
         demand = self._packing.room.slots.demand[classes]
         free = np.stack([row[window] for row in self._packing.room.free], axis=1) + now.T @ demand
@@ -128,7 +128,7 @@ class RepackingSearch:
         model = LinearModel()
         columns = model.add_variables(np.zeros(upper.size, np.int64), upper.reshape(-1)).reshape(upper.shape)
         for row, own_columns in enumerate(columns):
-            model.add_sum(own_columns, lower=int(counts[row]), upper=int(most[row]))
+            model.add_sum_constraint(own_columns, lower=int(counts[row]), upper=int(most[row]))
         for position in range(len(window)):
             for resource in np.flatnonzero(demand.T @ upper[:, position] > free[position]).tolist():
                 asks = demand[:, resource]
@@ -144,7 +144,7 @@ class RepackingSearch:
         if answer.values is None or answer.objective <= counts[own]:
             return None
         change = answer.values.reshape(upper.shape) - now
-        return RepackingMove(classes, window, change, answer.objective - int(counts[own]))
+        return Repacking(classes, window, change, answer.objective - int(counts[own]))
 
     def _upper(self, class_index: int, window: IntArray, free: IntArray) -> IntArray:
         """Pods [W] of a class that fit on each node of the window if all movable pods have left it."""

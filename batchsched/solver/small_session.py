@@ -20,8 +20,8 @@ from batchsched.solver.cpsat import CpSatBudget
 from batchsched.solver.exact import solve_exact
 from batchsched.solver.improvement.exact_search import ExactSearch, is_proved_optimal
 from batchsched.solver.objective import (
+    compare_objectives_by_tier,
     compare_solutions,
-    compare_tier_values,
     count_placed_pods,
 )
 from batchsched.solver.planned_gangs import place_planned_gangs
@@ -54,7 +54,7 @@ def solve_small_session(
     steps.solve_exactly(units)
     spent = units
     if not (steps.is_proved_optimal() or linked) and 2 * spent <= budget.deterministic:
-        planned = steps.solve_by_tiers(units, telemetry)
+        planned = steps.solve_tiered_model(units, telemetry)
         spent += units
         if not steps.is_proved_optimal() and planned.any() and 2 * spent <= budget.deterministic:
             steps.place_planned_gangs(planned, spent)
@@ -92,7 +92,7 @@ class _Steps:
         budget = replace(self._budget, deterministic=units)
         self._adopt(solve_exact(self._problem, budget, self._seed, self.best, self._ceiling), exact=True)
 
-    def solve_by_tiers(self, units: float, telemetry: Telemetry) -> BoolArray:
+    def solve_tiered_model(self, units: float, telemetry: Telemetry) -> BoolArray:
         """Solve the tiered model, which gives bounds for the exact model, and perhaps a better solution.
 
         Returns a mask [G] of the gangs in the plan of the tiered model.
@@ -142,7 +142,7 @@ def _lowest_bounds(chosen: Solution, other: Solution) -> FloatArray:
     bound = chosen.bound.copy()
     for tier in range(len(bound)):
         bound[tier] = min(bound[tier], other.bound[tier])
-        if compare_tier_values(chosen.objective[tier : tier + 1], other.objective[tier : tier + 1]):
+        if compare_objectives_by_tier(chosen.objective[tier : tier + 1], other.objective[tier : tier + 1]):
             break
     lowest: FloatArray = np.maximum(bound, chosen.objective)
     return lowest

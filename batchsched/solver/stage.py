@@ -8,29 +8,33 @@ import numpy as np
 
 from batchsched.ports.external import NoTelemetry, Telemetry
 from batchsched.ports.workers import SolverWorkers
-from batchsched.solver.completion import place_remaining_gangs
+from batchsched.solver.completion import place_gangs_that_greedy_missed
 from batchsched.solver.cpsat import CpSatBudget
-from batchsched.solver.greedy import pack_greedily, solve_greedy, solve_job_by_job
+from batchsched.solver.greedy import pack_greedily, solve_greedy, solve_like_other_batch_schedulers
 from batchsched.solver.improvement.search import improve_solution, split_budget_for_rounds_and_improvement
 from batchsched.solver.objective import (
+    compare_objectives_by_tier,
     compare_solutions,
-    compare_tier_values,
     count_placed_pods,
     mask_gangs_beyond_quotas,
     mask_gangs_with_unplaceable_minimum,
     mask_unplaceable_pod_classes,
-    places_every_pod,
+    places_every_allowed_pod,
     preferred_level_cost,
 )
 from batchsched.solver.planned_gangs import place_planned_gangs
 from batchsched.solver.problem import BoolArray, Problem, ProblemClassKinds, Solution, SolverBudget
-from batchsched.solver.quota_selection import is_limited_by_quotas_only, solve_by_quotas, take_gang_subset
+from batchsched.solver.quota_selection import (
+    build_gang_subset_problem,
+    is_limited_by_quotas_only,
+    solve_by_quotas,
+)
 from batchsched.solver.small_session import solve_small_session
 from batchsched.solver.start import MAX_PRICES, WarmStart
 from batchsched.solver.tiered.rounding import add_elastic_pods_ejecting_lower_tiers
 from batchsched.solver.tiered.rounds import BaselineSolutions, TieredRoundSolver
-from batchsched.solver.verify import verify_solution
-from batchsched.solver.warm_start.solve import solve_from_start
+from batchsched.solver.verify import find_solution_faults
+from batchsched.solver.warm_start.solve import solve_from_warm_start
 
 _LOG = logging.getLogger(__name__)
 
@@ -71,13 +75,13 @@ def solve(
         unplaceable = mask_unplaceable_pod_classes(problem)
         over = mask_gangs_beyond_quotas(problem) | mask_gangs_with_unplaceable_minimum(problem, unplaceable)
         beyond = over & problem.gangs.allowed
-        admissible = without_unplaceable_parts(problem, unplaceable, beyond)
+        admissible = exclude_unplaceable_gangs_and_classes(problem, unplaceable, beyond)
         # Prices name the resources of the whole problem.
         numbered_alike = admissible.nodes.free.shape == problem.nodes.free.shape
         if start is not None and not numbered_alike:
             start = replace(start, prices=())
     if beyond.any() and not (problem.rows or problem.cuts or problem.ordered):
-        subset = take_gang_subset(admissible, ~beyond)
+        subset = build_gang_subset_problem(admissible, ~beyond)
         own = None if start is None else start.restrict_to_classes(subset.classes, len(problem.classes.count))
         answer = subset.to_whole_problem(
             _solved_from_start(subset.problem, budget, seed, telemetry, own, workers)
@@ -85,7 +89,7 @@ def solve(
     else:
         answer = _solved_from_start(admissible, budget, seed, telemetry, start, workers)
     with telemetry.stage_span("verify"):
-        faults = () if problem.ordered else verify_solution(problem, answer)
+        faults = () if problem.ordered else find_solution_faults(problem, answer)
     if faults:
         _LOG.error(
             "the solution of stage %s is discarded, and the greedy one is used: %s",
@@ -97,7 +101,9 @@ def solve(
     return answer if numbered_alike else replace(answer, prices=())
 
 
-def without_unplaceable_parts(problem: Problem, unplaceable: BoolArray, beyond: BoolArray) -> Problem:
+def exclude_unplaceable_gangs_and_classes(
+    problem: Problem, unplaceable: BoolArray, beyond: BoolArray
+) -> Problem:
     """Return the problem without unplaceable gangs and classes, and without resources that no node offers.
 
     A pod of an unplaceable class would otherwise raise the bound of its tier, and its requests would add a column for
@@ -143,7 +149,7 @@ def _solved_from_start(
     reads_prices = start is not None
     if not start or admissible.ordered or admissible.cuts or _is_small(admissible, budget):
         return _solved(admissible, budget, seed, telemetry, workers, reads_prices=reads_prices)
-    warm = solve_from_start(admissible, start, budget, seed, telemetry)
+    warm = solve_from_warm_start(admissible, start, budget, seed, telemetry)
     if warm.is_near:
         return warm.solution
     # A bad start must cost time only: the placements of the start would draw the rounds towards it.
@@ -176,7 +182,7 @@ def _solved(
     if problem.ordered:
         return floor
     small = _is_small(problem, budget)
-    if is_greedy_optimal(admissible, floor, small):
+    if is_greedy_known_optimal(admissible, floor, small):
         return replace(floor, bound=floor.objective.copy())
     if small:
         with telemetry.stage_span("exact"):
@@ -189,7 +195,7 @@ def _solved(
             return answer
     # Both placements are floors: no gang order may be better in this solver's own objective.
     with telemetry.stage_span("greedy"):
-        peers = solve_job_by_job(problem)
+        peers = solve_like_other_batch_schedulers(problem)
     best = peers if compare_solutions(peers, floor) > 0 else floor
     placed = tuple(count_placed_pods(problem, s.classes, s.counts) for s in (floor, peers))
     uncut = replace(admissible, cuts=()) if admissible.cuts else problem
@@ -202,14 +208,14 @@ def _solved(
             answer = _with_planned_gangs(problem, stage, answer, rounds, seed)
     # Before the improvement: a larger budget continues from the same solution.
     with telemetry.stage_span("complete"):
-        answer = place_remaining_gangs(problem, answer, seed)
+        answer = place_gangs_that_greedy_missed(problem, answer, seed)
     # Rows and cuts may link the gangs of a neighbourhood to others.
     if answer.gap > budget.gap and improvable and not answer.guard:
         with telemetry.stage_span("improve"):
             improved = improve_solution(problem, answer, units, budget, seed, workers)
         # A tier that gained changes what the tiers below it could reach.
-        gained = bool(compare_tier_values(improved.objective[:-1], answer.objective[:-1]))
-        answer = stage.with_bounds(improved) if gained else improved
+        gained = bool(compare_objectives_by_tier(improved.objective[:-1], answer.objective[:-1]))
+        answer = stage.add_bounds_to_solution(improved) if gained else improved
     return replace(answer, prices=stage.capacity_prices()[-MAX_PRICES:]) if reads_prices else answer
 
 
@@ -224,16 +230,16 @@ def _with_planned_gangs(
     if planned is None or compare_solutions(planned, answer) <= 0:
         return replace(answer, effort=effort, variables=variables, guard=guard)
     better = replace(planned, stage=answer.stage, effort=effort, variables=variables, guard=guard)
-    return stage.with_bounds(add_elastic_pods_ejecting_lower_tiers(problem, better))
+    return stage.add_bounds_to_solution(add_elastic_pods_ejecting_lower_tiers(problem, better))
 
 
-def is_greedy_optimal(problem: Problem, floor: Solution, small: bool) -> bool:
+def is_greedy_known_optimal(problem: Problem, floor: Solution, small: bool) -> bool:
     """Return whether the greedy solution is known to be optimal: it places every pod that may be placed.
 
     In a small session, the exact model also decides by preferred levels and node scores. There, the greedy solution is
     optimal only if its pods cause no cost of preferred levels, and if all node scores are equal.
     """
-    if not places_every_pod(problem, floor):
+    if not places_every_allowed_pod(problem, floor):
         return False
     # Only the exact stage decides by node scores and preferred levels among equal values.
     flat = not small or bool((problem.kinds.score == problem.kinds.score[:, :1]).all())

@@ -38,7 +38,7 @@ class SliceColumns:
     least: int
 
 
-class TreeRows:
+class SubgroupTreeRows:
     """Variables and constraints for the subgroup tree of a gang, in a model that places pods on single nodes.
 
     Args:
@@ -104,7 +104,7 @@ class TreeRows:
     def _require(self, columns: IntArray, amount: int, switch: int) -> None:
         """Require a sum if a switch is on."""
         if switch == ALWAYS:
-            self._model.add_sum(columns, lower=amount)
+            self._model.add_sum_constraint(columns, lower=amount)
         else:
             self._model.link_sum_to_switch(columns, switch, amount, lower=0)
 
@@ -125,7 +125,7 @@ class TreeRows:
                 own = inside[self._classes[inside] == class_index]
                 model.link_sum_to_switch(own, variable, int(counts[class_index]), upper=0)
         if switch == ALWAYS:
-            model.add_sum(variables, upper=1)
+            model.add_sum_constraint(variables, upper=1)
         else:
             model.link_sum_to_switch(variables, switch, 1, -HIGHEST, 0)
         self._choices.append((node, domains, variables))
@@ -197,7 +197,7 @@ class TreeRows:
 
     # ------------------------------------------------------------------------------------ values
 
-    def set_variable_values(self, values: IntArray) -> None:
+    def compute_subgroup_variable_values(self, values: IntArray) -> None:
         """Compute the values of the subgroup variables from the numbers of pods, and store them in `values`."""
         for node, variable in self._open:
             values[variable] = int(values[self._columns_of(node.all_classes)].sum() > 0)

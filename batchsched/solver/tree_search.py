@@ -14,8 +14,8 @@ import numpy as np
 
 from batchsched.solver.cpsat import CpSatBudget
 from batchsched.solver.gang_tree import mask_gangs_with_tree_rules
-from batchsched.solver.node_model import NodeModel, count_fitting_pods
-from batchsched.solver.objective import tier_values
+from batchsched.solver.node_model import NodeLevelModel, count_fitting_pods
+from batchsched.solver.objective import objectives_by_tier
 from batchsched.solver.problem import (
     NONE,
     UNLIMITED,
@@ -55,7 +55,7 @@ class GangSearchResult:
     guard: bool = False
 
 
-def mask_gangs_needing_exact_search(problem: Problem) -> BoolArray:
+def mask_gangs_that_greedy_may_miss(problem: Problem) -> BoolArray:
     """Return a mask [G] of the gangs for which the greedy algorithm may miss a placement that exists.
 
     They have nested or optional subgroups, topology slices, or subgroups with a required level.
@@ -116,7 +116,7 @@ def _search(
     merged, fits = _merged_problem(problem, sets)
     if int(np.count_nonzero(fits)) > MAX_SEARCH_PAIRS:
         return None
-    model = NodeModel(merged, fits)
+    model = NodeLevelModel(merged, fits)
     taken = int(model.taken[0])
     if taken != NONE:
         model.set_variable_bounds(np.array([taken]), np.ones(1, np.int64), np.ones(1, np.int64))
@@ -132,7 +132,7 @@ def _search(
     return None
 
 
-def _improve(model: NodeModel, values: IntArray, budget: CpSatBudget) -> IntArray:
+def _improve(model: NodeLevelModel, values: IntArray, budget: CpSatBudget) -> IntArray:
     """Place more pods, then use fewer domains for slices, as far as the budget goes."""
     flags = [part.used for tree in model.trees for part in tree.slices]
     used = np.concatenate(flags) if flags else np.zeros(0, np.int64)
@@ -175,7 +175,9 @@ def _merged_problem(problem: Problem, sets: list[IntArray]) -> tuple[Problem, In
     return replace(problem, nodes=nodes, kinds=kinds), pods
 
 
-def _spread(problem: Problem, sets: list[IntArray], model: NodeModel, values: IntArray) -> Solution | None:
+def _spread(
+    problem: Problem, sets: list[IntArray], model: NodeLevelModel, values: IntArray
+) -> Solution | None:
     """Place the pods of each set on its nodes, the largest first; None if some do not fit."""
     demand = problem.classes.demand
     share = (demand / np.maximum(1, problem.nodes.capacity.max(axis=0, initial=1))).max(axis=1, initial=0.0)
@@ -196,7 +198,7 @@ def _spread(problem: Problem, sets: list[IntArray], model: NodeModel, values: In
         if missing:
             return None
     classes, nodes, counts = np.array(sorted(placed), np.int32).reshape(-1, 3).T
-    objective = tier_values(problem, classes, counts)
+    objective = objectives_by_tier(problem, classes, counts)
     return Solution(
         classes.copy(), nodes.copy(), counts.copy(), np.ones(1, np.bool_), objective, objective, "exact", 1
     )

@@ -24,7 +24,12 @@ from batchsched.solver.problem import (
     Sense,
     Solution,
 )
-from batchsched.solver.verify_trees import check_slices, check_trees, mark_gangs_with_trees, subgroups_within
+from batchsched.solver.verify_trees import (
+    find_slice_faults,
+    find_subgroup_tree_faults,
+    mask_gangs_with_trees,
+    subgroup_and_all_below,
+)
 from batchsched.solver.victims.victim_problem import VictimProblem, VictimSolution
 
 _TOLERANCE: Final = 1e-9
@@ -32,7 +37,7 @@ _MAX_FAULTS_PER_CHECK: Final = 20
 """Maximum faults that one check reports."""
 
 
-def verify_solution(problem: Problem, solution: Solution) -> tuple[str, ...]:
+def find_solution_faults(problem: Problem, solution: Solution) -> tuple[str, ...]:
     """Return all faults of a solution, one sentence each; the result is empty if the solution is legal.
 
     Checked are: the triples themselves, masks, capacity, class counts, all or nothing (gangs and subgroups),
@@ -51,7 +56,7 @@ def verify_solution(problem: Problem, solution: Solution) -> tuple[str, ...]:
     return tuple(fault for check in checks for fault in _limit_faults(check))
 
 
-def verify_victims(problem: VictimProblem, answer: VictimSolution) -> tuple[str, ...]:
+def find_victim_faults(problem: VictimProblem, answer: VictimSolution) -> tuple[str, ...]:
     """Return all faults of a victim set, one sentence each; the result is empty if the set is correct.
 
     Checked are: the units and their cost, bonds, limits and cuts, the placement on the capacity after the evictions,
@@ -83,8 +88,8 @@ def _placement_checks(problem: Problem, solution: Solution) -> tuple[Iterator[st
         _capacity(problem, solution),
         _all_or_nothing(problem, solution),
         _parts(problem, solution),
-        check_trees(problem, solution),
-        check_slices(problem, solution),
+        find_subgroup_tree_faults(problem, solution),
+        find_slice_faults(problem, solution),
         _domains(problem, solution),
         _quotas(problem, solution),
     )
@@ -154,7 +159,7 @@ def _placed(problem: Problem, solution: Solution) -> IntArray:
 
 def _minimum(problem: Problem) -> list[int]:
     """Pods that each gang still needs, never less than its subgroups need together; of a tree, its own minimum."""
-    inside, tree = [0] * len(problem.gangs.need), mark_gangs_with_trees(problem)
+    inside, tree = [0] * len(problem.gangs.need), mask_gangs_with_trees(problem)
     for gang, need in zip(problem.subgroups.gang.tolist(), problem.subgroups.need.tolist(), strict=True):
         inside[gang] += 0 if tree[gang] else need
     return [max(one, other) for one, other in zip(problem.gangs.need.tolist(), inside, strict=True)]
@@ -182,7 +187,7 @@ def _parts(problem: Problem, solution: Solution) -> Iterator[str]:
     inside = problem.classes.subgroup[solution.classes]
     member = inside != NONE
     placed = _sum(inside[member], solution.counts[member].astype(np.int64), len(problem.subgroups.gang))
-    minimum, tree = _minimum(problem), mark_gangs_with_trees(problem)
+    minimum, tree = _minimum(problem), mask_gangs_with_trees(problem)
     for s in range(len(problem.subgroups.gang)):
         gang = int(problem.subgroups.gang[s])
         if (
@@ -203,7 +208,7 @@ def _domains(problem: Problem, solution: Solution) -> Iterator[str]:
             problem, f"gang {g}", nodes, int(problem.gangs.required[g]), int(problem.gangs.pinned[g])
         )
     for s in np.flatnonzero(problem.subgroups.required != NONE).tolist():
-        nodes = solution.nodes[np.isin(subs, subgroups_within(problem, s))]
+        nodes = solution.nodes[np.isin(subs, subgroup_and_all_below(problem, s))]
         pinned = int(problem.subgroups.pinned[s])
         yield from _required_domain(
             problem, f"subgroup {s}", nodes, int(problem.subgroups.required[s]), pinned

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from batchsched.solver.problem import NONE, Problem, Solution
 
 
-def mark_gangs_with_trees(problem: Problem) -> list[bool]:
+def mask_gangs_with_trees(problem: Problem) -> list[bool]:
     """Return a mask [G] of the gangs with nested subgroups, optional subgroups or topology slices."""
     gangs, parts = problem.gangs, problem.subgroups
     trees = [
@@ -27,7 +27,7 @@ def mark_gangs_with_trees(problem: Problem) -> list[bool]:
     return trees
 
 
-def subgroups_within(problem: Problem, subgroup: int) -> list[int]:
+def subgroup_and_all_below(problem: Problem, subgroup: int) -> list[int]:
     """Return a subgroup and all subgroups below it."""
     subgroups = [subgroup]
     for s in subgroups:
@@ -35,9 +35,9 @@ def subgroups_within(problem: Problem, subgroup: int) -> list[int]:
     return subgroups
 
 
-def check_trees(problem: Problem, solution: Solution) -> Iterator[str]:
+def find_subgroup_tree_faults(problem: Problem, solution: Solution) -> Iterator[str]:
     """Yield a sentence for each gang and subgroup with placed pods that still has too few pods to run."""
-    if not any(trees := mark_gangs_with_trees(problem)):
+    if not any(trees := mask_gangs_with_trees(problem)):
         return
     by_subgroup: Counter[int] = Counter()
     by_gang: Counter[int] = Counter()
@@ -56,7 +56,9 @@ def check_trees(problem: Problem, solution: Solution) -> Iterator[str]:
 
     for gang in [g for g, tree in enumerate(trees) if tree]:
         for s in [s for s, owner in enumerate(owners) if owner == gang]:
-            if any(by_subgroup[inner] for inner in subgroups_within(problem, s)) and not subgroup_runs(s):
+            if any(by_subgroup[inner] for inner in subgroup_and_all_below(problem, s)) and not subgroup_runs(
+                s
+            ):
                 yield f"subgroup {s} of gang {gang} has pods, and does not run with them"
         roots = [s for s, owner in enumerate(owners) if owner == gang and parents[s] == NONE]
         least = int(problem.gangs.min_children[gang])
@@ -65,7 +67,7 @@ def check_trees(problem: Problem, solution: Solution) -> Iterator[str]:
             yield f"gang {gang} has pods, and only {running} of its subgroups run with them"
 
 
-def check_slices(problem: Problem, solution: Solution) -> Iterator[str]:
+def find_slice_faults(problem: Problem, solution: Solution) -> Iterator[str]:
     """Yield a sentence for each gang or subgroup with slices that are incomplete or unevenly spread over domains."""
     gangs, parts = problem.gangs, problem.subgroups
     groups = [(g, NONE) for g, size in enumerate(gangs.slice_size.tolist()) if size]

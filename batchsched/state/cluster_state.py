@@ -21,7 +21,7 @@ from weakref import ReferenceType, ref
 import msgspec
 from pydantic import BaseModel
 
-from batchsched.api.core.pod import SCHEDULER_NAME, Pod, PodSpec, keys_of_unused_specs
+from batchsched.api.core.pod import SCHEDULER_NAME, Pod, PodSpec, keys_of_unreferenced_pod_specs
 from batchsched.api.core.requests import requests_with_pod_count
 from batchsched.api.core.selector import parse_go_integer
 from batchsched.api.crd.validation import excluded_queue_reasons
@@ -95,7 +95,7 @@ class BoundPodBuilder:
         return Pod(metadata=pod.metadata, spec=spec, status=pod.status)
 
     def _drop_unused_specs(self) -> None:
-        for key in keys_of_unused_specs(self._specs):
+        for key in keys_of_unreferenced_pod_specs(self._specs):
             del self._specs[key], self._pending_specs[key]
         # In proportion to the specs in use, so that an average call stays cheap.
         self._next_drop = max(MIN_CACHED_SPECS, len(self._specs) * 5 // 4)
@@ -136,7 +136,7 @@ class ClusterState:
         self._statuses: dict[tuple[str, str], tuple[str, BaseModel]] = {}
         """The uid and the status of each custom resource, as the API server showed them last."""
         self._changed_statuses: set[tuple[str, str]] = set()
-        """Custom resources with a changed status since `take_keys_of_changed_statuses` was called last."""
+        """Custom resources with a changed status since `read_custom_resources_with_changed_status` was called last."""
         self._api_pods: dict[str, Pod] = {}
         """Assumed pods as the API server showed them last: without a node."""
         self._assumed: dict[str, Assumption] = {}
@@ -230,7 +230,7 @@ class ClusterState:
         return 0 < version <= self._versions.get((field, key), 0)
 
     def _put_pod(self, key: str, present: Pod | None, pod: Pod) -> None:
-        if not pod.is_relevant_to(self.scheduler_names):
+        if not pod.is_relevant_to_schedulers(self.scheduler_names):
             self._drop(PODS, key)
             if pod.finished:
                 self._tombstones.record_deletion(pod.metadata.uid)
@@ -276,9 +276,9 @@ class ClusterState:
             self.gangs.set_group(key, after)
         elif field == NODES:
             if before is not None:
-                self.capacity.subtract(before.parse_allocatable())
+                self.capacity.subtract(before.parse_allocatable_in_base_units())
             if after is not None:
-                self.capacity.update(after.parse_allocatable())
+                self.capacity.update(after.parse_allocatable_in_base_units())
         if field in (QUEUES, NAMESPACES):
             self._queue_access = None
         if field == NAMESPACES and default_queue(before) != default_queue(after):
@@ -430,7 +430,7 @@ class ClusterState:
         objects: dict[str, Any] = {field: store.sorted_objects() for field, store in self._stores.items()}
         return Snapshot(**objects)
 
-    def snapshot_without_assumed_pods(self) -> Snapshot:
+    def snapshot_without_assumptions(self) -> Snapshot:
         """Return a Snapshot of the cluster as the API server showed it, with assumed pods pending."""
         frozen = self._frozen()
         return replace(frozen, pods=tuple(self._api_pods.get(pod.key, pod) for pod in frozen.pods))
@@ -460,7 +460,7 @@ class ClusterState:
         for name in nodes:
             node = self._stores[NODES].get(name)
             if node is not None:
-                free[name] = Counter(node.parse_allocatable())
+                free[name] = Counter(node.parse_allocatable_in_base_units())
         if free:
             for pod in self._stores[PODS].sorted_objects():
                 if pod.node in free:
@@ -480,7 +480,7 @@ class ClusterState:
             return {}
         return status.model_dump(mode="json", by_alias=True, exclude_none=True)
 
-    def take_keys_of_changed_statuses(self) -> set[tuple[str, str]]:
+    def read_custom_resources_with_changed_status(self) -> set[tuple[str, str]]:
         """Return the custom resources with changed status since the last call, as (field, key) pairs.
 
         The field is the one of Snapshot that has the custom resources of this kind.

@@ -90,7 +90,7 @@ def compare_snapshots(
     """Return the differences between the cluster state and a fresh list of the API server.
 
     Args:
-      cached: The objects of the state, from `ClusterState.snapshot_without_assumed_pods()`.
+      cached: The objects of the state, from `ClusterState.snapshot_without_assumptions()`.
       listed: The objects of the API server, with all pods: pods that the state ignores are left out here.
       scheduler_names: The scheduler names of the profiles; pending pods of other schedulers are left out.
       assumed: The assumed pods, from `ClusterState.assumed_pods()`.
@@ -118,7 +118,7 @@ def _by_key(kind: ObjectKind, snapshot: Snapshot, scheduler_names: frozenset[str
     return {
         kind.object_key(object_of_kind.metadata): object_of_kind
         for object_of_kind in objects
-        if not isinstance(object_of_kind, Pod) or object_of_kind.is_relevant_to(scheduler_names)
+        if not isinstance(object_of_kind, Pod) or object_of_kind.is_relevant_to_schedulers(scheduler_names)
     }
 
 
@@ -224,7 +224,7 @@ def dump_state(snapshot: Snapshot, assumed: Sequence[AssumedPod] = ()) -> StateD
             DumpedNode(
                 name=name,
                 exists=node is not None,
-                allocatable=node.parse_allocatable() if node is not None else {},
+                allocatable=node.parse_allocatable_in_base_units() if node is not None else {},
                 requested=_sum(pods_by_node[name]),
                 pods=keys,
                 assumed=tuple(key for key in keys if key in assumed_keys),

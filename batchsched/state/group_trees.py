@@ -22,7 +22,7 @@ from batchsched.api.external.pod_group import source_annotations
 
 
 @dataclass(frozen=True, slots=True)
-class TreeChange:
+class TreeChangeEffects:
     """The gangs and PodGroups that the change of a PodGroup or CompositePodGroup affects.
 
     Args:
@@ -49,19 +49,19 @@ class GroupTrees:
         self._roots: dict[tuple[bool, str], str] = {}
         """The root of each group."""
 
-    def put(self, origin: int, group: TreeGroup) -> TreeChange:
+    def put(self, origin: int, group: TreeGroup) -> TreeChangeEffects:
         """Add or replace a PodGroup or CompositePodGroup in its tree; return the gangs and PodGroups that changed."""
         self._by_origin.setdefault(origin, {})[_address(group)] = group
         return self._update({_address(group)})
 
-    def remove(self, origin: int, key: str, *, is_composite: bool) -> TreeChange:
+    def remove(self, origin: int, key: str, *, is_composite: bool) -> TreeChangeEffects:
         """Remove a PodGroup or CompositePodGroup from its tree; return the gangs and PodGroups that changed."""
         address = (is_composite, key)
         if self._by_origin.get(origin, {}).pop(address, None) is None:
-            return TreeChange({}, frozenset())
+            return TreeChangeEffects({}, frozenset())
         return self._update({address})
 
-    def replace(self, origin: int, listed: Iterable[TreeGroup]) -> TreeChange:
+    def replace(self, origin: int, listed: Iterable[TreeGroup]) -> TreeChangeEffects:
         """Replace all groups of one kind and API version by a new list; return the gangs and PodGroups that changed."""
         before = self._by_origin.get(origin, {})
         after = {_address(group): group for group in listed}
@@ -87,7 +87,7 @@ class GroupTrees:
         below = self._children.get(parent, {})
         return [below[address] for address in sorted(below)]
 
-    def _update(self, addresses: set[tuple[bool, str]]) -> TreeChange:
+    def _update(self, addresses: set[tuple[bool, str]]) -> TreeChangeEffects:
         """Recompute the groups at these addresses, and the gangs of all trees that they are or were in."""
         roots: set[str] = set()
         for address in addresses:
@@ -96,7 +96,7 @@ class GroupTrees:
         tree_roots = TreeRootIndex(self._composites)
         for address in self._below(addresses):
             roots |= self._update_root(address, tree_roots, moved)
-        return TreeChange({root: self._gang(root) for root in sorted(roots)}, frozenset(moved))
+        return TreeChangeEffects({root: self._gang(root) for root in sorted(roots)}, frozenset(moved))
 
     def _replace_group(self, address: tuple[bool, str]) -> set[str]:
         """Show the version of a group that counts, and return the root that it had."""

@@ -76,11 +76,11 @@ class GangPods:
         return stated_queue(self.group, pods[min(pods)] if pods and self.group is None else None)
 
     @property
-    def has_pending_pods_below_minimum(self) -> bool:
+    def has_pending_pods_and_lacks_minimum(self) -> bool:
         """Whether the gang has pending pods, and fewer than minMember of its pods are placed."""
-        return bool(self.schedulable_pods()) and len(self.placed_pods()) < self.minimum
+        return bool(self.nonterminating_pending_pods()) and len(self.placed_pods()) < self.minimum
 
-    def schedulable_pods(self) -> list[Pod]:
+    def nonterminating_pending_pods(self) -> list[Pod]:
         """Return the pending pods of the gang that a session may place: those that are not terminating."""
         return [pod for pod in self.pending.values() if not pod.terminating]
 
@@ -123,7 +123,7 @@ def _counts_alike(before: Pod, after: Pod) -> bool:
     )
 
 
-class ChangedGangs:
+class ChangedGangsReader:
     """The identities of changed gangs that one reader of a `GangIndex`, such as a controller, has not read.
 
     Args:
@@ -165,7 +165,7 @@ class GangIndex:
         """Identity of the gang of each finished pod that exists: a delete event may lack the labels of the pod."""
         # Weak references, so that a reader ends with its controller. A plain list: iterating a WeakSet costs as much
         # as the rest of an event.
-        self._readers: list[ReferenceType[ChangedGangs]] = []
+        self._readers: list[ReferenceType[ChangedGangsReader]] = []
 
     def __len__(self) -> int:
         """The number of gangs."""
@@ -179,9 +179,9 @@ class GangIndex:
         """Return the pods of a gang, or None if the gang has neither a PodGroup nor pods."""
         return self._gangs.get(identity)
 
-    def subscribe(self) -> ChangedGangs:
+    def subscribe(self) -> ChangedGangsReader:
         """Return a new reader of the identities of changed gangs. Its first `read_changed_gangs` returns all gangs."""
-        reader = ChangedGangs(self._gangs)
+        reader = ChangedGangsReader(self._gangs)
         self._readers = [present for present in self._readers if present() is not None]
         self._readers.append(ref(reader))
         return reader

@@ -24,7 +24,7 @@ def requests_unless_spec_too_large(pod: Pod) -> Mapping[str, int]:
     return {} if not pod.node and describe_exceeded_field_limit(pod.spec) else pod_requests(pod)
 
 
-class ResourceNames:
+class ResourceColumnNames:
     """The resources that have a column in the tables of a scheduler: those that nodes offer or pods request.
 
     A resource that no node offers has a column, so that a refusal can state the missing amount. If pods request more
@@ -73,7 +73,7 @@ class ResourceNames:
             self.kept_spec_bytes += len(msgspec.json.encode(pod.spec))
         return is_covered
 
-    def count_large_spec_of_removed_pod(self, pod: Pod) -> None:
+    def add_kept_spec_bytes_of_removed_pod(self, pod: Pod) -> None:
         """Count the bytes of a removed pod's spec as kept in memory, if the spec is large.
 
         `kept_spec_bytes` has the sum, because the tables may still keep the spec from the Snapshot.

@@ -22,7 +22,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.snapshot import FOLLOWED_FIELDS, HeldGang, Snapshot
 from batchsched.ports.cluster import ClusterChanges, Scheduler
 from batchsched.state.cluster_state import NODES, PODS, ClusterState
-from batchsched.state.resource_names import ResourceNames
+from batchsched.state.resource_names import ResourceColumnNames
 from batchsched.state.store import ObjectChange, are_equal_for_scheduling
 
 GROUPS = "pod_groups"
@@ -67,7 +67,7 @@ class UpToDateScheduler:
         self._followed = 0
         self._scheduler: Scheduler | None = None
         self._changes = cache.subscribe()
-        self._resources = ResourceNames(Snapshot())
+        self._resources = ResourceColumnNames(Snapshot())
 
     def updated_scheduler(self, held: tuple[HeldGang, ...] = ()) -> Scheduler:
         """Return a scheduler that has received all changes of the cluster state.
@@ -83,7 +83,7 @@ class UpToDateScheduler:
             # If `make` raises, the next call starts again: the changes of this call were read.
             self._scheduler = None
             snapshot = cache.snapshot()
-            self._resources = ResourceNames(snapshot)
+            self._resources = ResourceColumnNames(snapshot)
             self._scheduler = self._make(snapshot)
             self._followed = 0
         else:
@@ -94,7 +94,7 @@ class UpToDateScheduler:
             self._followed += len(changes)
             for change in changes:
                 if change.field == PODS and change.before is not None and change.after is None:
-                    self._resources.count_large_spec_of_removed_pod(change.before)
+                    self._resources.add_kept_spec_bytes_of_removed_pod(change.before)
         self._scheduler.set_waiting_gangs(held)
         return self._scheduler
 

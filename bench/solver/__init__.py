@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from batchsched.runner.session_runner import shared_solver_processes
-from batchsched.solver.greedy import solve_greedy, solve_job_by_job
+from batchsched.solver.greedy import solve_greedy, solve_like_other_batch_schedulers
 from batchsched.solver.objective import compare_solutions
 from batchsched.solver.problem import Problem, Solution, SolverBudget
 from batchsched.solver.stage import solve
@@ -104,7 +104,7 @@ def measure(options: argparse.Namespace, seed: int) -> Measured:
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     first = solve_greedy(problem)
-    peers = solve_job_by_job(problem) if options.baseline else None
+    peers = solve_like_other_batch_schedulers(problem) if options.baseline else None
     return Measured(
         options.nodes,
         options.gangs,

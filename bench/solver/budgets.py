@@ -11,7 +11,7 @@ import numpy as np
 from batchsched.lab.conclusion import Conclusion
 from batchsched.lab.document import ReportDocument, Section
 from batchsched.lab.figure import Figure, axis, policy_color
-from batchsched.solver.objective import compare_tier_values
+from batchsched.solver.objective import compare_objectives_by_tier
 
 SMALLEST_RANGE: Final = 0.001
 """Least range of the axis of gaps."""
@@ -37,7 +37,7 @@ def lost_objectives(rows: list[BudgetRow]) -> list[tuple[float, int]]:
     lost = []
     for fewer, more in pairwise(rows):
         for position, pair in enumerate(zip(more.objectives, fewer.objectives, strict=True)):
-            if compare_tier_values(np.array(pair[0]), np.array(pair[1])) < 0:
+            if compare_objectives_by_tier(np.array(pair[0]), np.array(pair[1])) < 0:
                 lost.append((more.budget, position))
     return lost
 

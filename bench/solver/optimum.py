@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from batchsched.solver.exact import solve_exact
-from batchsched.solver.objective import TIER_TOLERANCE, compare_tier_values
+from batchsched.solver.objective import TIER_TOLERANCE, compare_objectives_by_tier
 from batchsched.solver.problem import Problem, Solution, SolverBudget
 from batchsched.solver.stage import solve
 from bench.solver.problems import to_problem
@@ -77,7 +77,7 @@ def find_optimum(problem: Problem, answers: Iterable[Solution], units: float) ->
     """Solve a problem by the exact model with many units, from the best of the answers."""
     best: Solution | None = None
     for answer in answers:
-        if best is None or compare_tier_values(answer.objective, best.objective) > 0:
+        if best is None or compare_objectives_by_tier(answer.objective, best.objective) > 0:
             best = answer
     return solve_exact(problem, SolverBudget(deterministic=units, guard_seconds=GUARD_SECONDS), 0, best)
 

@@ -6,10 +6,10 @@ from batchsched.solver.problem import (
     NONE,
     UNLIMITED,
     Problem,
-    ProblemClasses,
     ProblemClassKinds,
     ProblemGangs,
     ProblemNodes,
+    ProblemPodClasses,
     ProblemQuotas,
 )
 from bench.solver.instances import DAY, MAX_PODS, Instance
@@ -45,7 +45,7 @@ def to_problem(instance: Instance) -> Problem:
     return Problem(
         nodes=ProblemNodes(free=capacity - used, capacity=capacity, levels=levels),
         kinds=ProblemClassKinds(mask=mask, score=np.zeros(mask.shape, np.int64)),
-        classes=ProblemClasses(
+        classes=ProblemPodClasses(
             demand=demand,
             kind=np.array(
                 [kinds.index((gangs[g].tolerates, gangs[g].selects, gangs[g].groups)) for g in owner],

@@ -17,7 +17,7 @@ from batchsched.solver.objective import TIER_TOLERANCE
 from batchsched.solver.problem import Solution, SolverBudget
 from batchsched.solver.stage import solve
 from batchsched.solver.start import NO_PLACEMENTS, WarmStart
-from batchsched.solver.verify import verify_solution
+from batchsched.solver.verify import find_solution_faults
 from bench.solver.instances import Fill, Instance
 from bench.solver.problems import to_problem
 
@@ -94,7 +94,7 @@ def measure_start(instance: Instance, changed: Instance, budget: SolverBudget, s
         fresh = _timed(lambda: solve(problem, budget), fresh_seconds)
         warm = _timed(lambda: solve(problem, budget, start=start), warm_seconds)
     for answer in (fresh, warm):
-        if faults := verify_solution(problem, answer):
+        if faults := find_solution_faults(problem, answer):
             raise AssertionError(f"seed {seed}: {faults}")
     tier, gain = _first_difference(warm, fresh)
     return WarmResult(

@@ -6,13 +6,13 @@ import statistics
 import time
 from dataclasses import asdict, dataclass
 
-from batchsched.solver.verify import verify_victims
+from batchsched.solver.verify import find_victim_faults
 from batchsched.solver.victims.choose import (
     GREEDIES,
     VictimSearchLimits,
     choose_victims,
     restore_unneeded_victims,
-    split_by_domain,
+    search_inputs_by_domain,
 )
 from bench.victims.instances import Shape, draw
 
@@ -66,7 +66,9 @@ def measure(name: str, shape: Shape) -> Measured:
         raise SystemExit(f"{name}, seed {shape.seed}: no set of victims makes room")
     picked, trimmed = [0], [0]
     if answer.units.size:
-        grounds = [ground for terms in split_by_domain(problem) for one in GREEDIES if (ground := one(terms))]
+        grounds = [
+            ground for terms in search_inputs_by_domain(problem) for one in GREEDIES if (ground := one(terms))
+        ]
         picked = [ground.cost for ground in grounds]
         for ground in grounds:
             restore_unneeded_victims(ground)
@@ -82,7 +84,7 @@ def measure(name: str, shape: Shape) -> Measured:
         min(picked),
         cpu,
         wall,
-        verify_victims(problem, answer),
+        find_victim_faults(problem, answer),
     )
 
 

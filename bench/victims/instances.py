@@ -14,10 +14,10 @@ import numpy as np
 
 from batchsched.solver.problem import (
     Problem,
-    ProblemClasses,
     ProblemClassKinds,
     ProblemGangs,
     ProblemNodes,
+    ProblemPodClasses,
 )
 from batchsched.solver.victims.victim_problem import VictimProblem
 
@@ -118,7 +118,7 @@ def _wanted(shape: Shape) -> Problem:
         kinds=ProblemClassKinds(
             mask=np.ones((1, shape.nodes), np.bool_), score=np.zeros((1, shape.nodes), np.int64)
         ),
-        classes=ProblemClasses(
+        classes=ProblemPodClasses(
             demand=np.array([[shape.gpus * 8000, shape.gpus * 60 * GIB, shape.gpus, 1]], np.int64),
             kind=one,
             gang=one,

@@ -15,9 +15,9 @@ sys.path.insert(0, str(ROOT))
 PAGES: dict[str, str] = {
     # file below the root: "module:function", a function without arguments that returns the whole text
     "batchsched/manifests/known_fields.json": "docs.generate.known_fields:known_fields",
-    "crds/podgroups.yaml": "batchsched.manifests.schemas:pod_group_crd",
-    "crds/queues.yaml": "batchsched.manifests.schemas:queue_crd",
-    "crds/topologies.yaml": "batchsched.manifests.schemas:topology_crd",
+    "crds/podgroups.yaml": "batchsched.manifests.schemas:pod_group_crd_yaml",
+    "crds/queues.yaml": "batchsched.manifests.schemas:queue_crd_yaml",
+    "crds/topologies.yaml": "batchsched.manifests.schemas:topology_crd_yaml",
     "docs/assets/extension-points.svg": "docs.generate.diagrams:extension_points",
     "docs/assets/gang-phases.svg": "docs.generate.diagrams:gang_phases",
     "docs/assets/queue-states.svg": "docs.generate.diagrams:queue_states",

@@ -14,7 +14,7 @@ from pydantic_core import PydanticUndefined, to_jsonable_python
 from batchsched.config.plugins import DEFAULT_PLUGINS, DEFAULT_WEIGHTS
 from batchsched.framework.events import Action, action_name
 from batchsched.framework.interface import EnqueueExtensionsPlugin
-from batchsched.framework.runtime.deadline import is_builtin
+from batchsched.framework.runtime.deadline import is_builtin_plugin
 from batchsched.framework.runtime.plugin_call import plugin_name
 from batchsched.framework.runtime.registry import load_plugin_classes
 from batchsched.framework.runtime.result_validation import POINTS
@@ -64,7 +64,7 @@ _RANGES: Final = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 
 def plugins() -> str:
     """Return the page of plugins: the description, extension points, events and arguments of each."""
-    ours = {plugin_name(one): one for one in load_plugin_classes() if is_builtin(one)}
+    ours = {plugin_name(one): one for one in load_plugin_classes() if is_builtin_plugin(one)}
     order = [name for name in (*DEFAULT_PLUGINS, *sorted(ours)) if name in ours]
     return "\n\n".join([_PLUGINS, *(_plugin(name, ours[name]) for name in dict.fromkeys(order))])
 

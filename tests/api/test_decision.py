@@ -7,7 +7,7 @@ from batchsched.api.decision import (
     SolverAccount,
     TierObjective,
     to_json,
-    without_telemetry,
+    without_measured_durations,
 )
 
 DECISION = Decision(
@@ -44,7 +44,7 @@ def test_json_is_that_of_the_public_surface():
 
 
 def test_telemetry_is_all_that_is_left_out_of_a_comparison():
-    bare = without_telemetry(DECISION)
+    bare = without_measured_durations(DECISION)
     assert (bare.solver.seconds, bare.solver.stages) == (0.0, {})
     assert bare.solver.tiers == DECISION.solver.tiers
     assert bare.assignments == DECISION.assignments

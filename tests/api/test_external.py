@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from batchsched.api.core.pod import POD_GROUP_LABEL, QUEUE_LABEL, SUB_GROUP_LABEL, Pod
 from batchsched.api.external.conversion import EXTERNAL_KINDS, convert_external_pod_group, with_gang_labels
-from batchsched.api.external.pod_group import SOURCE, external_api_version_and_uid, is_external
+from batchsched.api.external.pod_group import SOURCE, external_api_version_and_uid, is_converted_from_external
 
 TYPES: dict[str, Any] = {kind.api_version: kind.type for kind in EXTERNAL_KINDS if kind.name == "PodGroup"}
 
@@ -102,7 +102,7 @@ def test_the_innermost_subgroups_of_kai_are_subgroups():
 def test_an_empty_spec_is_a_gang_of_one_pod_that_names_its_origin(version):
     group = translated(version)
     assert group.effective_min_member == 1
-    assert is_external(group)
+    assert is_converted_from_external(group)
     assert group.metadata.annotations[SOURCE] == version
     assert group.metadata.uid == ""
 

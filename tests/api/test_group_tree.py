@@ -151,13 +151,13 @@ def test_the_root_states_priority_and_preemption_policy():
         pods("a", "train", priority=9),
     )
     assert gang.spec.preemption_policy == "Never"
-    assert PriorityTable(()).capped_priority(gang, 100) == 7
+    assert PriorityTable(()).priority_capped_by_pod_group(gang, 100) == 7
 
 
 def test_the_priority_of_a_pod_group_without_a_parent_is_read():
     gang = group("alone", priority=-3)
-    assert PriorityTable(()).capped_priority(gang, 100) == -3
-    assert PriorityTable(()).capped_priority(gang, -5) == -5
+    assert PriorityTable(()).priority_capped_by_pod_group(gang, 100) == -3
+    assert PriorityTable(()).priority_capped_by_pod_group(gang, -5) == -5
 
 
 @pytest.mark.parametrize(

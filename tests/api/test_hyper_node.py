@@ -14,7 +14,7 @@ from batchsched.api.external.hyper_node import (
     HyperNodeMemberIndex,
     HyperNodeTree,
     MemberSelector,
-    find_pattern_problem,
+    describe_unusable_pattern,
 )
 from batchsched.manifests.decode import Decoder, ObjectDecodeError
 from batchsched.manifests.documents import Document, Envelope
@@ -62,7 +62,7 @@ def test_a_pattern_that_cannot_be_used_selects_nothing_and_is_named(pattern):
     ],
 )
 def test_ordinary_patterns_of_names_are_used(pattern, name):
-    assert find_pattern_problem(pattern) == ""
+    assert describe_unusable_pattern(pattern) == ""
     assert selector(regexMatch={"pattern": pattern}).selects(name, {})
     assert decode(regexMatch={"pattern": pattern}).metadata.name == "leaf"
 
@@ -161,5 +161,5 @@ def test_few_of_a_thousand_selectors_are_tried_for_a_node(monkeypatch, fields):
     tree = HyperNodeTree.from_hyper_nodes(leaf(f"h{number}", fields(number)) for number in range(1000))
     for number in range(1000):
         node = Node(metadata=ObjectMeta(name=f"n{number:04}", labels={"gpu": "yes", "rack": f"r{number}"}))
-        assert [one.metadata.name for one in tree.hyper_nodes_of(node)] == [f"h{number}"]
+        assert [one.metadata.name for one in tree.hyper_nodes_containing_node(node)] == [f"h{number}"]
     assert len(tried) <= 2000

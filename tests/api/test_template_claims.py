@@ -8,10 +8,10 @@ from batchsched.api.core.device import ResourceClaimTemplate
 from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.core.pod import Pod, PodResourceClaim, PodSpec
 from batchsched.api.snapshot import Snapshot
-from batchsched.api.template_claims import with_claims_of_new_pods
+from batchsched.api.template_claims import with_template_claims_of_hypothetical_pods
 from batchsched.config.schema import Profile
 from batchsched.record.cluster_files import ClusterFiles, SessionSettings
-from batchsched.scheduler.cluster_reader import read_cluster
+from batchsched.scheduler.cluster_reader import read_snapshot_from_files
 from tests.devices.objects import claim
 
 TEMPLATE = msgspec.convert(
@@ -28,7 +28,7 @@ def cluster(uid: str, node: str = "", template: str = "gpu") -> Snapshot:
 
 
 def test_pod_without_uid_gets_the_claim_of_its_template():
-    snapshot = with_claims_of_new_pods(cluster(""))
+    snapshot = with_template_claims_of_hypothetical_pods(cluster(""))
     ((pod,), (made,)) = snapshot.pods, snapshot.resource_claims
     assert made.spec == claim().spec
     owner = made.metadata.controller
@@ -39,19 +39,19 @@ def test_pod_without_uid_gets_the_claim_of_its_template():
 
 
 def test_claims_are_created_once():
-    snapshot = with_claims_of_new_pods(cluster("supposed-Pod-team-a"))
+    snapshot = with_template_claims_of_hypothetical_pods(cluster("supposed-Pod-team-a"))
     assert len(snapshot.resource_claims) == 1
-    assert with_claims_of_new_pods(snapshot) is snapshot
+    assert with_template_claims_of_hypothetical_pods(snapshot) is snapshot
 
 
 def test_pods_of_a_cluster_bound_pods_and_pods_without_a_template_are_unchanged():
     for snapshot in (cluster("e2b7"), cluster("", node="n0"), cluster("", template="absent")):
-        assert with_claims_of_new_pods(snapshot) is snapshot
+        assert with_template_claims_of_hypothetical_pods(snapshot) is snapshot
 
 
 def test_name_of_an_existing_claim_is_not_used_again():
     taken = claim("a-device", metadata={"namespace": "team"})
-    snapshot = with_claims_of_new_pods(replace(cluster(""), resource_claims=(taken,)))
+    snapshot = with_template_claims_of_hypothetical_pods(replace(cluster(""), resource_claims=(taken,)))
     assert [made.key for made in snapshot.resource_claims] == ["team/a-device", "team/a-device-1"]
     assert snapshot.resource_claims[0] is taken
     (status,) = snapshot.pods[0].status.resource_claim_statuses or ()
@@ -72,5 +72,5 @@ def test_single_pod_of_a_file_gets_its_claim(tmp_path):
     ]
     file = tmp_path / "pod.json"
     file.write_bytes(msgspec.json.encode({"kind": "List", "apiVersion": "v1", "items": documents}))
-    reading = read_cluster(ClusterFiles((file,)), SessionSettings(Profile(), 0.0))
+    reading = read_snapshot_from_files(ClusterFiles((file,)), SessionSettings(Profile(), 0.0))
     assert [made.key for made in reading.snapshot.resource_claims] == ["team/a-device"]

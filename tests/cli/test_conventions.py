@@ -239,6 +239,6 @@ def test_interruption_is_stated(capfd, monkeypatch):
     def interrupt(*_: object, **__: object):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("batchsched.cli.session.decide_session", interrupt)
+    monkeypatch.setattr("batchsched.cli.session.decide_session_over_files", interrupt)
     assert run_command(["decide", str(Path(__file__))]) == ExitCode.INTERRUPTED
     assert capfd.readouterr().err == "interrupted\n"

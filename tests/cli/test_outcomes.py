@@ -4,8 +4,8 @@ from dataclasses import replace
 import pytest
 
 from batchsched.cli.options import OutputFormat
-from batchsched.cli.outcomes import print_simulation_result, split_columns
-from batchsched.cli.simulate import profiles_of_policies
+from batchsched.cli.outcomes import divide_columns_among_tables, print_simulation_result
+from batchsched.cli.simulate import parse_compared_policies
 from batchsched.config.schema import PolicySettings, Profile
 from batchsched.lab.simulation import build_outcome, simulate
 from batchsched.simulator.generator import GeneratorSettings, generate_workload
@@ -15,18 +15,18 @@ BASE = Profile(policy=PolicySettings(name="headroom", args={"share": 0.5}))
 
 
 def test_without_a_policy_the_profiles_own_is_tried_with_its_arguments():
-    (one,) = profiles_of_policies((), BASE, {"backfill": "easy"})
+    (one,) = parse_compared_policies((), BASE, {"backfill": "easy"})
     assert (one.name, one.profile.policy, one.profile.backfill) == ("headroom", BASE.policy, "easy")
 
 
 def test_a_policy_named_as_the_profiles_keeps_its_arguments_and_others_have_none():
-    own, other = profiles_of_policies(("headroom", "saf"), BASE, {})
+    own, other = parse_compared_policies(("headroom", "saf"), BASE, {})
     assert own.profile.policy.args == {"share": 0.5}
     assert other.profile.policy.args == {}
 
 
 def test_arguments_are_read_as_numbers_and_words():
-    (one,) = profiles_of_policies(("mine:share=0.25,limit=10,mode=fast",), BASE, {})
+    (one,) = parse_compared_policies(("mine:share=0.25,limit=10,mode=fast",), BASE, {})
     assert one.profile.policy == PolicySettings(
         name="mine", args={"share": 0.25, "limit": 10, "mode": "fast"}
     )
@@ -90,8 +90,8 @@ def test_one_run_has_its_utilisation_and_no_differences(output, capsys):
 
 
 def test_policies_too_wide_for_the_terminal_go_on_in_a_table_below():
-    assert split_columns([10, 10, 10], 25) == [[0, 1], [2]]
-    assert split_columns([40, 10], 25) == [[0], [1]]
+    assert divide_columns_among_tables([10, 10, 10], 25) == [[0, 1], [2]]
+    assert divide_columns_among_tables([40, 10], 25) == [[0], [1]]
 
 
 def test_the_table_fits_a_terminal_of_eighty_columns(capsys, monkeypatch):

@@ -18,7 +18,7 @@ from batchsched.cli.printing import (
     add_row,
     console,
     format_duration,
-    format_nodes_of_pods,
+    format_pod_counts_by_node,
     new_table,
     print_aligned,
     print_decision,
@@ -110,8 +110,8 @@ def test_message_of_several_lines_stays_one_line(capsys):
 
 
 def test_nodes_are_counted_and_cut():
-    assert format_nodes_of_pods([("p", "n1"), ("q", "n1"), ("r", "n2")]) == "n1 ×2, n2"
-    assert format_nodes_of_pods([(f"p{at}", f"n{at}") for at in range(9)], most=2) == "n0, n1 and 7 more"
+    assert format_pod_counts_by_node([("p", "n1"), ("q", "n1"), ("r", "n2")]) == "n1 ×2, n2"
+    assert format_pod_counts_by_node([(f"p{at}", f"n{at}") for at in range(9)], most=2) == "n0, n1 and 7 more"
 
 
 def test_columns_are_aligned_and_lines_end_without_spaces(capsys):

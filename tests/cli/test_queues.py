@@ -11,11 +11,11 @@ from batchsched.cli.queues import (
     OWN,
     PENDING,
     WIDTH,
-    draw_bar,
     explain_pending_gangs,
     most_demanded_resource,
     print_queue_explanation,
     print_queues,
+    queue_usage_bar,
     tree_prefixes,
 )
 from batchsched.session.queue_report import PendingGangReport, QueueReport, QueueTreeReport
@@ -154,7 +154,7 @@ def report(name: str, parent: str = "", depth: int = 0, **more: Any) -> QueueRep
 
 def test_bar_is_as_long_as_the_cluster_is_large():
     one = report("a", allocated={"g": 12}, borrowed={"g": 4}, pending={"g": 6}, fair_share={"g": 20})
-    drawn = draw_bar(one, "g", 24)
+    drawn = queue_usage_bar(one, "g", 24)
     assert drawn == OWN * 8 + BORROWED * 4 + PENDING * 6 + "  " + FAIR + "    "
     assert len(drawn) == WIDTH + 1
 
@@ -162,12 +162,12 @@ def test_bar_is_as_long_as_the_cluster_is_large():
 @pytest.mark.parametrize("capacity", [0, 1, 7])
 def test_bar_stays_within_its_bounds_whatever_the_requests(capacity):
     one = report("a", allocated={"g": 99}, borrowed={"g": 1}, pending={"g": 10**9}, fair_share={"g": 500})
-    assert len(draw_bar(one, "g", capacity)) == WIDTH + 1
+    assert len(queue_usage_bar(one, "g", capacity)) == WIDTH + 1
 
 
 def test_small_amounts_are_visible_in_the_bar():
-    assert draw_bar(report("a", allocated={"g": 1}), "g", 1000)[1] == " "
-    assert OWN in draw_bar(report("a", allocated={"g": 1}, fair_share={"g": 1000}), "g", 1000)
+    assert queue_usage_bar(report("a", allocated={"g": 1}), "g", 1000)[1] == " "
+    assert OWN in queue_usage_bar(report("a", allocated={"g": 1}, fair_share={"g": 1000}), "g", 1000)
 
 
 def test_tree_prefixes_draw_the_branches_of_queues():

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import pytest
 
 from batchsched.cli import run_command
-from batchsched.cli.serving import ResultsAddress
+from batchsched.cli.serving import ResultsServerOptions
 from batchsched.lab.plan import plan_runs
 from batchsched.lab.results import execute_missing_runs, write_run_plan
 from batchsched.lab.workers import InProcessWorkers
@@ -156,4 +156,4 @@ def test_a_folder_without_results_is_reported_in_one_sentence(tmp_path, capfd):
     "address, here", [("127.0.0.2", True), ("::1", True), ("::", False), ("10.0.0.1", False)]
 )
 def test_only_loopback_addresses_are_local(address, here):
-    assert ResultsAddress(address, 0).is_loopback is here
+    assert ResultsServerOptions(address, 0).is_loopback is here

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from batchsched.config.kube_scheduler import KubeSchedulerConfiguration
-from batchsched.config.load import load_configuration, load_with_warnings
+from batchsched.config.load import load_configuration, load_configuration_with_warnings
 from batchsched.config.plugins import Plugins
 from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput
@@ -63,7 +63,7 @@ def test_existing_file_becomes_one_profile_for_each_scheduler_name():
 def test_settings_without_effect_are_reported_once_with_the_reason(tmp_path):
     file = tmp_path / "scheduler.yaml"
     file.write_text(EXISTING)
-    lines = load_with_warnings(file)[1]
+    lines = load_configuration_with_warnings(file)[1]
     named = [line.removeprefix(f"{file}: ").partition(":")[0] for line in lines]
     assert named == [
         "parallelism",
@@ -76,15 +76,15 @@ def test_settings_without_effect_are_reported_once_with_the_reason(tmp_path):
 
 def test_settings_equal_to_the_behaviour_are_not_reported():
     text = HEAD + "percentageOfNodesToScore: 100\nextenders: []\nprofiles: [{percentageOfNodesToScore: 100}]"
-    assert load_with_warnings(text)[1] == ()
+    assert load_configuration_with_warnings(text)[1] == ()
 
 
 @pytest.mark.parametrize("name", ["kube_scheduler.yaml", "kube_scheduler_1_36.yaml"])
 def test_written_defaults_of_kube_scheduler_are_not_reported(name):
     text = (Path(__file__).parent / name).read_text()
-    assert load_with_warnings(text)[1] == ()
+    assert load_configuration_with_warnings(text)[1] == ()
     other = text.replace("qps: 50", "qps: 500").replace("parallelism: 16", "parallelism: 4")
-    assert [line.partition(":")[0] for line in load_with_warnings(other)[1]] == [
+    assert [line.partition(":")[0] for line in load_configuration_with_warnings(other)[1]] == [
         "parallelism",
         "clientConnection",
     ]
@@ -95,7 +95,7 @@ def test_plugins_for_placements_of_pod_groups_are_accepted_and_reported():
     points = ("placementGenerate", "placementScore", "podGroupPostFilter")
     for point in points:
         text = text.replace(f"{point}: {{}}", f"{point}: {{enabled: [{{name: PodGroupPodsCount}}]}}")
-    assert [line.partition(":")[0] for line in load_with_warnings(text)[1]] == [
+    assert [line.partition(":")[0] for line in load_configuration_with_warnings(text)[1]] == [
         f"profiles[0].plugins.{point}" for point in points
     ]
     made = load_configuration(text).profiles[0]

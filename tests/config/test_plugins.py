@@ -28,7 +28,7 @@ def test_every_named_plugin_is_found_with_its_place():
             "score": {"enabled": [{"name": "c"}], "disabled": [{"name": "*"}, {"name": "d"}]},
         }
     )
-    assert stated.list_named_plugins_with_paths() == (
+    assert stated.enabled_and_disabled_plugins_with_paths() == (
         ("disabled[0]", "a"),
         ("enabled[0].name", "b"),
         ("score.enabled[0].name", "c"),

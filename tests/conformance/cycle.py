@@ -16,7 +16,7 @@ from batchsched.framework.filter_result import FilterResult
 from batchsched.framework.preemption import (
     Nominations,
     PreemptionHandle,
-    filter_with_nominations,
+    apply_nominations_and_extenders,
     joined_reasons,
     run_postfilters,
 )
@@ -71,7 +71,7 @@ def asked(case: runner.Case) -> Asked:
         nominations,
     )
     extend = partial(pipeline.run_extender_filters, cluster.pod, table=cluster.table)
-    return Asked(case, pipeline, replace(handle, scan=filter_with_nominations(handle, extend)))
+    return Asked(case, pipeline, replace(handle, scan=apply_nominations_and_extenders(handle, extend)))
 
 
 def mismatches(case: runner.Case) -> list[str]:

@@ -212,7 +212,7 @@ def cluster_of(
 
 def resource_names(nodes: Iterable[Node], pods: Iterable[Pod]) -> tuple[str, ...]:
     """Name the resources of a table: the leading ones, then all others that a node has or a pod requests."""
-    named = {name for node in nodes for name in node.parse_allocatable()}
+    named = {name for node in nodes for name in node.parse_allocatable_in_base_units()}
     named |= {name for pod in pods for name in pod_requests(pod)}
     return (*LEADING, *sorted(named - set(LEADING)))
 

@@ -14,10 +14,10 @@ from batchsched.controllers.desired_status import (
     GangStatusInput,
     QueueStatusInput,
     desired_group_status,
+    desired_kubernetes_group_condition,
     desired_queue_status,
     desired_unscheduled_pod_status,
-    desired_upstream_condition,
-    observed_phase,
+    phase_from_pods_and_permit,
 )
 from batchsched.controllers.refusal_history import GangStatusRecord
 from tests.session.scenario import GPU, NOW, group, pod, queue
@@ -63,7 +63,7 @@ HELD = GangStatusRecord(
     ],
 )
 def test_phase_follows_the_pods_of_the_gang(numbers, record, expected):
-    assert observed_phase(3, numbers, record) is expected
+    assert phase_from_pods_and_permit(3, numbers, record) is expected
 
 
 def condition(numbers: GangStatusInput, record: GangStatusRecord = NOTHING, before=()):
@@ -195,7 +195,7 @@ def test_condition_of_a_pod_keeps_its_time_while_it_stays_false():
 
 
 def upstream(numbers: GangStatusInput, record: GangStatusRecord = NOTHING, before=()):
-    return desired_upstream_condition(BERT, "PodGroupScheduled", numbers, record, before, NOW)
+    return desired_kubernetes_group_condition(BERT, "PodGroupScheduled", numbers, record, before, NOW)
 
 
 def test_pod_group_of_kubernetes_has_no_condition_before_a_session_tried_it():

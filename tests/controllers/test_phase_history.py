@@ -42,7 +42,7 @@ class History:
         elif kind == "delete":
             self.state.remove(pod(f"bert-{number}", group="bert"))
         elif kind == "list":
-            self.state.replace(type(pod("x")), self.state.snapshot_without_assumed_pods().pods)
+            self.state.replace(type(pod("x")), self.state.snapshot_without_assumptions().pods)
         else:
             made = pod(f"bert-{number}", self.version, group="bert", on="" if kind == "create" else "n0")
             phases = {"run": "Running", "succeed": "Succeeded", "fail": "Failed"}
@@ -56,7 +56,7 @@ class History:
         succeeded, failed = gang.count_succeeded_and_failed_pods()
         placed = gang.placed_pods()
         counts = GangStatusInput(
-            pending=len(gang.schedulable_pods()),
+            pending=len(gang.nonterminating_pending_pods()),
             placed=len(placed),
             bound=sum(found.key not in gang.assumed for found in placed),
             running=sum(found.status.phase == RUNNING for found in placed),

@@ -3,7 +3,7 @@
 import logging
 import time
 
-from batchsched.api.decision import to_json, without_telemetry
+from batchsched.api.decision import to_json, without_measured_durations
 from batchsched.controllers.policy_worker import ForecastOutcome, PolicyWorker
 from batchsched.observability.metrics import Metrics
 from batchsched.observability.recorder import MetricsRecorder
@@ -66,7 +66,7 @@ async def test_recorded_session_repeats_with_the_choice_of_its_time(tmp_path):
     write_session_file(tmp_path / "session", record)
     kept = read_session_file(tmp_path / "session")
     again = decide(kept.snapshot, kept.profile, kept.now, kept.seed)
-    assert to_json(without_telemetry(again)) == to_json(without_telemetry(decision))
+    assert to_json(without_measured_durations(again)) == to_json(without_measured_durations(decision))
 
 
 async def test_forecast_sleeps_nine_times_as_long_as_it_computes():
@@ -140,7 +140,7 @@ def test_metrics_show_the_chosen_candidate():
     metrics = Metrics()
     figures = {"fcfs": Forecast(2.0, 60.0, 5), "sjf": Forecast(1.0, 60.0, 5)}
     choice = CandidateChoice(0.0, "sjf", "fcfs", "because", figures)
-    MetricsRecorder(metrics).count_forecast(ForecastOutcome("batchsched", choice, 1.5))
+    MetricsRecorder(metrics).record_forecast_metrics(ForecastOutcome("batchsched", choice, 1.5))
     text = metrics.prometheus_text().decode()
     assert 'batchsched_policy_chosen{policy="sjf",profile="batchsched"} 1.0' in text
     assert 'batchsched_policy_chosen{policy="fcfs",profile="batchsched"} 0.0' in text

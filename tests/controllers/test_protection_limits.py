@@ -6,7 +6,7 @@ import msgspec
 
 from batchsched.api.core.metadata import format_timestamp
 from batchsched.api.core.pod import PodStatus
-from batchsched.controllers.protection_limits import protection_limits_by_gang
+from batchsched.controllers.protection_limits import protection_limited_reasons_by_gang
 from tests.controllers.office import observed
 from tests.session.scenario import group, queue
 from tests.state.objects import node, pod
@@ -32,7 +32,7 @@ def test_protection_is_limited_for_the_gangs_of_a_queue_that_uses_more_than_its_
         *running_gang("lasting", 5, queue="small", **lasting),
         *running_gang("plain", 20, queue="small"),
     )
-    found = protection_limits_by_gang(cache, 1500)
+    found = protection_limited_reasons_by_gang(cache, 1500)
     assert {name: reason for name, (reason, _) in found.items()} == dict.fromkeys(
         ("team/firm", "team/lasting"), "UsageAboveGuarantee"
     )
@@ -41,12 +41,12 @@ def test_protection_is_limited_for_the_gangs_of_a_queue_that_uses_more_than_its_
         "needs its own guarantee may evict this gang; use a queue with a larger guarantee"
     )
     # After its minimum run time, a gang is not protected.
-    assert protection_limits_by_gang(cache, 1601) == {}
+    assert protection_limited_reasons_by_gang(cache, 1601) == {}
 
 
 def test_protection_is_not_limited_if_no_queue_has_a_guarantee():
     cache = observed([node("n0", cpu="80")], *running_gang("firm", 70, preemptible=False))
-    assert protection_limits_by_gang(cache, 1500) == {}
+    assert protection_limited_reasons_by_gang(cache, 1500) == {}
 
 
 def test_protection_is_limited_for_a_gang_with_a_longer_minimum_run_time_than_its_queue_allows():
@@ -55,7 +55,7 @@ def test_protection_is_limited_for_a_gang_with_a_longer_minimum_run_time_than_it
         *running_gang("long", 6, queue="ml", minRuntimeSeconds=61),
         *running_gang("short", 6, queue="ml", minRuntimeSeconds=60),
     )
-    ((reason, message),) = protection_limits_by_gang(cache, 1500).values()
+    ((reason, message),) = protection_limited_reasons_by_gang(cache, 1500).values()
     assert reason == "RuntimeAboveMaximum"
     assert message == (
         "minRuntimeSeconds is 61, but queue ml allows at most 60, which applies; "

@@ -13,7 +13,7 @@ from batchsched.controllers.refusal_history import ARRIVING_SECONDS
 from batchsched.controllers.reporter import RESTART_SECONDS, Reporter
 from batchsched.errors import BindFailed
 from batchsched.runner.policy_chooser import CandidateChoice
-from batchsched.runner.refusal_explanations import ExplanationOutcome, ExplanationResult
+from batchsched.runner.refusal_explanations import ExplanationOutcome, ExplanationResultCode
 from docs.generate.events import EVENTS
 from tests.controllers.office import Desk, known
 from tests.service.town import Town
@@ -94,7 +94,7 @@ async def test_verified_text_has_events_and_the_conditions_of_pod_group_and_pods
     (refusal,) = town.decisions[-1].refusals
     verified = msgspec.structs.replace(refusal, relaxation="1 more node like n0", verified=True)
     town.clock.turn(2)
-    outcome = ExplanationOutcome("batchsched", refusal, verified, ExplanationResult.VERIFIED, 0.1)
+    outcome = ExplanationOutcome("batchsched", refusal, verified, ExplanationResultCode.VERIFIED, 0.1)
     town.teller.record_explanation(outcome)
     await town.teller.status.run_once()
     text = f"{refusal.message}; would help: 1 more node like n0"

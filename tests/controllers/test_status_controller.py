@@ -51,7 +51,7 @@ class Office:
         self, *gangs: str, message: str = "2 cpu short", reason: str = "InsufficientResources"
     ) -> None:
         refusals = tuple(Refusal(pod_group=one, reason=reason, message=message) for one in gangs)
-        self.controller.enqueue_gangs(
+        self.controller.request_status_updates(
             self.verdicts.record_decision(
                 Decision(refusals=refusals), "batchsched", gangs, {}, 3, self.clock.now()
             )
@@ -86,7 +86,7 @@ async def test_status_follows_a_gang_from_pending_to_succeeded():
     await office.controller.run_once()
     assert (office.status["phase"], office.status["placed"]) == ("Scheduled", 2)
     office.bind("bert-0", "bert-1")
-    office.controller.enqueue_gangs(["team/bert"])
+    office.controller.request_status_updates(["team/bert"])
     await office.controller.run_once()
     assert office.status["phase"] == "Running"
     for name in ("bert-0", "bert-1"):
@@ -152,7 +152,7 @@ async def test_confirmed_binding_is_a_separate_status_change():
 async def test_unchanged_status_is_not_written_again():
     office = office_with(*bert())
     for _ in range(5):
-        office.controller.enqueue_gangs(["team/bert"])
+        office.controller.request_status_updates(["team/bert"])
         await office.controller.run_once()
     assert len(office.desk.of(GROUP)) == 1
 
@@ -317,7 +317,7 @@ async def test_gang_has_one_event_when_it_is_scheduled():
     office.bind("bert-0", "bert-1")
     await office.controller.run_once()
     office.cache.put(pod("bert-1", 200, "uid-bert-1", group="bert", on="n0", labels={"a": "b"}))
-    office.controller.enqueue_gangs(["team/bert"])
+    office.controller.request_status_updates(["team/bert"])
     await office.controller.run_once()
     assert office.recorder.queued_count == 1
 

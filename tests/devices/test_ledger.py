@@ -3,7 +3,7 @@ from msgspec.structs import replace
 
 from batchsched.api.core.device import AllocationResult
 from batchsched.api.core.pod import Pod
-from batchsched.api.pod_devices import ClaimAllocation, CreatedClaim, PodDevices
+from batchsched.api.pod_devices import ExtendedResourceClaim, PodDevices, ReservedClaimDevices
 from batchsched.devices.ledger import DeviceKey, DeviceLedger
 from tests.devices.objects import (
     DRIVER,
@@ -22,7 +22,7 @@ TAKEN = allocated("taken", "gpu-0").status.allocation or AllocationResult()
 
 
 def reserved(name="default/open"):
-    return PodDevices((ClaimAllocation(name, TAKEN),), (name,))
+    return PodDevices((ReservedClaimDevices(name, TAKEN),), (name,))
 
 
 def test_a_reserved_device_is_free_again_after_the_last_pod_that_shares_the_claim_reverts():
@@ -35,7 +35,7 @@ def test_a_reserved_device_is_free_again_after_the_last_pod_that_shares_the_clai
     assert ledger.use_of(GPU).exclusive == 1
     ledger.release_reserved_devices("default/y")
     assert ledger.use_of(GPU).is_free
-    assert ledger.assumed_allocation("default/open") is None
+    assert ledger.reserved_allocation_of_claim("default/open") is None
 
 
 def test_a_pod_that_reserved_nothing_can_be_reverted():
@@ -46,7 +46,7 @@ def test_a_reservation_that_the_snapshot_shows_by_now_counts_once():
     before = DeviceLedger({OPEN.key: OPEN})
     before.assume("default/x", reserved())
     now = DeviceLedger({"default/open": allocated("open", "gpu-0")})
-    now.copy_pods_being_bound_from(before, lambda pod, _: pod == "default/x")
+    now.copy_reservations_of_pods_being_bound(before, lambda pod, _: pod == "default/x")
     assert now.use_of(GPU).exclusive == 1
     now.release_reserved_devices("default/x")
     assert now.use_of(GPU).exclusive == 1
@@ -61,7 +61,7 @@ def test_reservations_of_other_profiles_count_as_long_as_they_last_and_are_not_p
     own.copy_devices_reserved_by_other_profiles([other], lambda *_: True)
     assert own.use_of(GPU).exclusive == 1
     later = DeviceLedger({OPEN.key: OPEN})
-    later.copy_pods_being_bound_from(own, lambda *_: True)
+    later.copy_reservations_of_pods_being_bound(own, lambda *_: True)
     assert later.use_of(GPU).is_free
     other.release_reserved_devices("default/x")
     other.assume("default/x", PodDevices((), ("default/open",)))
@@ -77,7 +77,8 @@ def test_shares_of_a_device_add_up_and_are_released():
     assert two.status.allocation is not None
     ledger = DeviceLedger({one.key: one})
     ledger.assume(
-        "default/x", PodDevices((ClaimAllocation("default/two", two.status.allocation),), ("default/two",))
+        "default/x",
+        PodDevices((ReservedClaimDevices("default/two", two.status.allocation),), ("default/two",)),
     )
     assert ledger.use_of(GPU).shares == 2
     assert ledger.use_of(GPU).consumed == {"memory": 15 * 2**30}
@@ -104,7 +105,7 @@ def test_a_deleted_pod_keeps_its_devices_until_its_binding_ends_although_a_new_p
     ledger.assume("default/x", replace(reserved(), uid="old"))
     other = allocated("other", "gpu-1").status.allocation or AllocationResult()
     ledger.assume(
-        "default/x", PodDevices((ClaimAllocation("default/new", other),), ("default/new",), uid="new")
+        "default/x", PodDevices((ReservedClaimDevices("default/new", other),), ("default/new",), uid="new")
     )
     assert len(ledger.uses) == 2
     assert ledger.devices_reserved_for_pod("default/x", "old") == replace(reserved(), uid="old")
@@ -121,13 +122,13 @@ def test_devices_of_a_deleted_pod_are_copied_until_its_binding_ends_and_other_pr
     ledger.assume("default/x", PodDevices((), (), uid="new"))
     in_flight = {"old", "new"}
     later = DeviceLedger({OPEN.key: OPEN})
-    later.copy_pods_being_bound_from(ledger, lambda _, uid: uid in in_flight)
+    later.copy_reservations_of_pods_being_bound(ledger, lambda _, uid: uid in in_flight)
     other.copy_devices_reserved_by_other_profiles([later], lambda _, uid: uid in in_flight)
     assert (later.use_of(GPU).exclusive, other.use_of(GPU).exclusive) == (1, 1)
     assert later.devices_reserved_for_pod("default/x", "old") == replace(reserved(), uid="old")
     in_flight.remove("old")
     last = DeviceLedger({OPEN.key: OPEN})
-    last.copy_pods_being_bound_from(later, lambda _, uid: uid in in_flight)
+    last.copy_reservations_of_pods_being_bound(later, lambda _, uid: uid in in_flight)
     other.copy_devices_reserved_by_other_profiles([later], lambda _, uid: uid in in_flight)
     assert last.use_of(GPU).is_free
     assert other.use_of(GPU).is_free
@@ -145,12 +146,12 @@ def test_a_claim_that_a_deleted_pod_and_its_namesake_share_is_free_without_both(
 
 
 def test_devices_for_extended_resources_count_once_after_their_claim_was_created():
-    created = CreatedClaim("default/x/<extended-resources>", claim("x-extended-resources-1"), ())
-    devices = PodDevices((ClaimAllocation(created.key, TAKEN),), (created.key,), created)
+    created = ExtendedResourceClaim("default/x/<extended-resources>", claim("x-extended-resources-1"), ())
+    devices = PodDevices((ReservedClaimDevices(created.key, TAKEN),), (created.key,), created)
     before = DeviceLedger({})
     before.assume("default/x", devices)
     now = DeviceLedger({"default/x-extended-resources-1": allocated("x-extended-resources-1", "gpu-0")})
-    now.copy_pods_being_bound_from(before, lambda *_: True)
+    now.copy_reservations_of_pods_being_bound(before, lambda *_: True)
     assert now.use_of(GPU).exclusive == 1
     now.release_reserved_devices("default/x")
     assert now.use_of(GPU).exclusive == 1
@@ -184,7 +185,7 @@ def test_devices_of_a_claim_that_is_released_during_a_binding_stay_reserved_for_
     ledger.assume("default/x", reserved())
     ledger.update_claims([allocated("open", "gpu-0")], ())
     assert not ledger.update_claims((), [OPEN.key])
-    assert ledger.assumed_allocation(OPEN.key) == TAKEN
+    assert ledger.reserved_allocation_of_claim(OPEN.key) == TAKEN
     ledger.release_reserved_devices("default/x")
     assert ledger.use_of(GPU).is_free
 
@@ -192,10 +193,10 @@ def test_devices_of_a_claim_that_is_released_during_a_binding_stay_reserved_for_
 def test_a_bound_pod_keeps_its_reservation_until_its_claim_has_the_devices():
     ledger = DeviceLedger({OPEN.key: OPEN})
     ledger.assume("default/x", reserved())
-    ledger.release_pods_not_being_bound(lambda *_: False, lambda *_: True)
+    ledger.release_reservations_of_pods_not_being_bound(lambda *_: False, lambda *_: True)
     assert ledger.devices_reserved_for_pod("default/x") is not None
     ledger.update_claims([allocated("open", "gpu-0")], ())
-    ledger.release_pods_not_being_bound(lambda *_: False, lambda *_: True)
+    ledger.release_reservations_of_pods_not_being_bound(lambda *_: False, lambda *_: True)
     assert ledger.devices_reserved_for_pod("default/x") is None
     assert ledger.use_of(GPU).exclusive == 1
 
@@ -206,14 +207,16 @@ def test_devices_of_a_withdrawn_pod_count_once_afterwards_if_its_claim_has_them(
     ledger.update_claims([allocated("open", "gpu-0")], ())
     leaving = msgspec.convert({"metadata": {"name": "x", "namespace": "default"}}, Pod)
     ledger.simulate_deletion_of_pod(leaving)
-    ledger.undo_deletion_of_pod(leaving)
+    ledger.undo_simulated_deletion_of_pod(leaving)
     assert ledger.use_of(GPU).exclusive == 1
 
 
 def test_the_claim_created_for_extended_resources_gets_the_devices_reserved_for_it():
-    created = CreatedClaim("default/x/<extended-resources>", OPEN, ())
+    created = ExtendedResourceClaim("default/x/<extended-resources>", OPEN, ())
     ledger = DeviceLedger({})
-    ledger.assume("default/x", PodDevices((ClaimAllocation(created.key, TAKEN),), (created.key,), created))
+    ledger.assume(
+        "default/x", PodDevices((ReservedClaimDevices(created.key, TAKEN),), (created.key,), created)
+    )
     assert not ledger.update_claims([allocated("open", "gpu-0")], ())
     assert ledger.use_of(GPU).exclusive == 1
     ledger.release_reserved_devices("default/x")
@@ -243,9 +246,9 @@ def test_the_claim_for_extended_resources_of_a_pod_is_found_by_the_uid_of_the_po
         for uid in ("old", "new")
     )
     ledger = DeviceLedger({OPEN.key: OPEN})
-    assert ledger.find_extended_claim(old) is None
+    assert ledger.find_extended_resource_claim(old) is None
     ledger.update_claims([created], ())
-    assert ledger.find_extended_claim(old) == created
-    assert ledger.find_extended_claim(new) is None
+    assert ledger.find_extended_resource_claim(old) == created
+    assert ledger.find_extended_resource_claim(new) is None
     ledger.update_claims((), [created.key])
-    assert ledger.find_extended_claim(old) is None
+    assert ledger.find_extended_resource_claim(old) is None

@@ -5,7 +5,11 @@ import msgspec
 import pytest
 
 from batchsched.api.core.device import Device
-from batchsched.devices.selectors import CelSelectorError, attributes_read_by_expression, compile_selector
+from batchsched.devices.selectors import (
+    CelSelectorError,
+    attributes_and_capacities_in_expression,
+    compile_selector,
+)
 
 H100: Any = msgspec.convert(
     {
@@ -88,7 +92,7 @@ def test_devices_that_differ_in_unread_attributes_share_one_evaluation():
     ],
 )
 def test_an_expression_that_may_read_everything_is_evaluated_by_whole_content(expression):
-    assert attributes_read_by_expression(expression) is None
+    assert attributes_and_capacities_in_expression(expression) is None
 
 
 NUMBERS = f"[{','.join(map(str, range(99)))}]"

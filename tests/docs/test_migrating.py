@@ -11,7 +11,7 @@ from batchsched.api.decision import Decision
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import PodGrouperSettings, Profile
 from batchsched.record.cluster_files import ClusterFiles, SessionSettings
-from batchsched.scheduler.cluster_reader import read_cluster
+from batchsched.scheduler.cluster_reader import read_snapshot_from_files
 from batchsched.session.session import decide
 
 NOW = 1_767_603_600.0
@@ -51,7 +51,7 @@ def decided(
     file.write_text("---\n".join([yaml.safe_dump_all(objects), example]), "utf-8")
     profile = Profile(scheduler_name=scheduler)
     settings = SessionSettings(profile, NOW, PodGrouperSettings())
-    reading = read_cluster(ClusterFiles((file,)), settings)
+    reading = read_snapshot_from_files(ClusterFiles((file,)), settings)
     assert not reading.snapshot.set_aside
     return reading.snapshot, decide(reading.snapshot, profile, NOW, 0)
 

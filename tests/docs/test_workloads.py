@@ -14,9 +14,9 @@ from batchsched.cli import ExitCode, run_command
 from batchsched.config.load import load_configuration
 from batchsched.config.schema import Profile
 from batchsched.podgrouper.configured_rules import owner_kinds
-from batchsched.podgrouper.rules import OWNERS, read_gang_needs
+from batchsched.podgrouper.rules import OWNERS, read_owner_gang_settings
 from batchsched.scheduler.app import SchedulerApp
-from batchsched.scheduler.live_snapshot import WhatIfCluster
+from batchsched.scheduler.what_if_cluster import WhatIfCluster
 from batchsched.session.session import decide
 from tests.service.town import Clock
 
@@ -173,7 +173,7 @@ def test_example_of_a_rule_in_the_overview_forms_the_gang_of_an_object():
             "workerGroups": [{"name": "gpu", "replicas": 4, "minReplicas": 2, "template": template}],
         },
     }
-    found = read_gang_needs(kind.rule, run).build_pod_group_template({})
+    found = read_owner_gang_settings(kind.rule, run).build_pod_group_template({})
     assert found is not None
     assert (found.spec.queue, found.spec.min_member, found.pods) == ("research", 3, 5)
     assert [(sub.name, sub.min_member) for sub in found.spec.sub_groups] == [("coordinator", 1), ("gpu", 2)]

@@ -13,7 +13,7 @@ import urllib3
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from batchsched.observability.http.self_signed_certificate import self_signed_pem
+from batchsched.observability.http.self_signed_certificate import self_signed_key_and_certificate
 from tests.controlplane.fixtures import Namespace, eventually
 from tests.controlplane.plane import ADMIN, ControlPlane
 from tests.controlplane.process import PROGRAM, Terms
@@ -49,7 +49,7 @@ class Served:
 
     def __post_init__(self) -> None:
         pair = self.file.with_suffix(".pem")
-        pair.write_bytes(self_signed_pem("127.0.0.1", dt.datetime.now(dt.UTC), "localhost"))
+        pair.write_bytes(self_signed_key_and_certificate("127.0.0.1", dt.datetime.now(dt.UTC), "localhost"))
         self.settings |= {"tlsCertFile": str(pair), "tlsPrivateKeyFile": str(pair)}
         self._pool = urllib3.PoolManager(ca_certs=str(pair), retries=False, timeout=30.0)
         self.configure()

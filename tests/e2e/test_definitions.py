@@ -44,7 +44,7 @@ def test_a_queue_gets_no_default_by_which_it_would_divide_the_cluster(namespace)
     spec = put(namespace, "Queue", {"limit": {"cpu": "4"}})["spec"]
     queue = Queue.model_validate({"metadata": {"name": "q"}, "spec": spec})
     assert (queue.spec.weight, queue.spec.priority) == (1, 0)
-    assert not QueueTree([queue]).divides_capacity
+    assert not QueueTree([queue]).has_entitlements
 
 
 @pytest.mark.parametrize(

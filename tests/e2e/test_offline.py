@@ -8,10 +8,10 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from batchsched.api.decision import to_json, without_telemetry
+from batchsched.api.decision import to_json, without_measured_durations
 from batchsched.cli import run_command
 from batchsched.cli.live_cluster import LiveClusterOptions
-from batchsched.cli.session import decide_live_session, decide_session
+from batchsched.cli.session import decide_live_session, decide_session_over_files
 from tests.controlplane.objects import pod
 from tests.e2e.owners import TEMPLATE, install, job, make, members, reference
 
@@ -63,8 +63,11 @@ def dump(busy, plane, tmp_path):
 
 def test_decision_over_a_dump_is_that_over_the_live_cluster(dump, plane):
     live = decide_live_session(LiveClusterOptions(plane.kubeconfig(), None, None, None), 0)
-    offline = decide_session([dump], None, None, 0, None)
-    decision, expected = without_telemetry(offline.decision), without_telemetry(live.decision)
+    offline = decide_session_over_files([dump], None, None, 0, None)
+    decision, expected = (
+        without_measured_durations(offline.decision),
+        without_measured_durations(live.decision),
+    )
     (invalid,) = expected.set_aside
     expected = replace(expected, set_aside=(replace(invalid, file=str(dump)),))
     assert to_json(decision) == to_json(expected)

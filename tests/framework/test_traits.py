@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 import pytest
 
 from batchsched.errors import PluginError
-from batchsched.framework.runtime.deadline import PluginCallCounter, wrap_with_deadline
+from batchsched.framework.runtime.deadline import CountingPluginRunner, wrap_with_deadline
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import Registry
 from batchsched.framework.status import SUCCESS, PermitAnswer
@@ -117,7 +117,7 @@ def test_the_pipeline_reads_promises_and_optional_methods():
 
 def test_a_plugin_behind_a_deadline_keeps_its_promises_and_optional_methods():
     foreign = type("Foreign", (Declared,), {"__module__": "elsewhere"})()
-    plugin = wrap_with_deadline(foreign, PluginCallCounter())
+    plugin = wrap_with_deadline(foreign, CountingPluginRunner())
     assert plugin is not foreign
     assert promises(plugin) == promises(Declared())
 

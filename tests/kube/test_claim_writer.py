@@ -12,21 +12,21 @@ from batchsched.api.core.device import (
     DeviceRequestAllocationResult,
     ResourceClaim,
 )
-from batchsched.api.core.pod import Pod, extended_claim_name
+from batchsched.api.core.pod import Pod, extended_resource_claim_name
 from batchsched.errors import BindFailed
-from batchsched.kube.claim_writer import FINALIZER, ClaimWriter
+from batchsched.kube.claim_writer import FINALIZER, ResourceClaimWriter
 from batchsched.kube.connection import Connection
 from batchsched.kube.credentials import CredentialsReader
 from batchsched.kube.writer import Writer
 from batchsched.plugins.dynamic_resources.extended_resources import (
     build_extended_resource_claim,
-    request_mappings,
+    extended_resource_request_mappings,
 )
 from batchsched.ports.claims import (
-    ClaimRelease,
-    ClaimReservation,
-    ExtendedClaimRelease,
-    ExtendedClaimReservation,
+    ExtendedResourceClaimRelease,
+    ExtendedResourceClaimReservation,
+    ResourceClaimRelease,
+    ResourceClaimReservation,
 )
 from tests.controlplane.devices import DRIVER, GROUP, claim, claims, consumers, devices_of
 from tests.controlplane.proxy import lost, page, status
@@ -39,7 +39,7 @@ async def writing(plane, network=None, seen=None):
     config = plane.kubeconfig(server=network.url if network else None)
     async with Connection(CredentialsReader(config), Hurried()) as connection:
         handle = [].append if seen is None else seen.append
-        yield ClaimWriter(Writer(connection, Hurried()), Hurried(), handle, lambda _: None)
+        yield ResourceClaimWriter(Writer(connection, Hurried()), Hurried(), handle, lambda _: None)
 
 
 def allocation(device: str = "gpu-0") -> AllocationResult:
@@ -47,15 +47,15 @@ def allocation(device: str = "gpu-0") -> AllocationResult:
     return AllocationResult(devices=DeviceAllocationResult(results=(one,)))
 
 
-def reservation(namespace, pod: str = "one", **more) -> ClaimReservation:
+def reservation(namespace, pod: str = "one", **more) -> ResourceClaimReservation:
     (there,) = claims(namespace)
     stated = {"claim": "open", "uid": there["metadata"]["uid"], "allocation": allocation(), **more}
-    return ClaimReservation(namespace=namespace.name, pod=pod, pod_uid=f"uid-{pod}", **stated)
+    return ResourceClaimReservation(namespace=namespace.name, pod=pod, pod_uid=f"uid-{pod}", **stated)
 
 
-def release(made: ClaimReservation, deallocates: bool = True) -> ClaimRelease:
+def release(made: ResourceClaimReservation, deallocates: bool = True) -> ResourceClaimRelease:
     freed = made.allocation if deallocates else None
-    return ClaimRelease(made.namespace, made.claim, made.uid, frozenset({made.pod_uid}), freed)
+    return ResourceClaimRelease(made.namespace, made.claim, made.uid, frozenset({made.pod_uid}), freed)
 
 
 @pytest.fixture
@@ -166,18 +166,20 @@ async def test_the_last_release_frees_the_devices_if_the_session_allocated_them(
         await writer.release_claim(release(one))
 
 
-def extended(pod) -> ExtendedClaimReservation:
+def extended(pod) -> ExtendedResourceClaimReservation:
     made = build_extended_resource_claim(pod, ["example.com/gpu"], {"example.com/gpu": gpu_class("gpu")})
-    metadata = msgspec.structs.replace(made.metadata, name=extended_claim_name(pod))
+    metadata = msgspec.structs.replace(made.metadata, name=extended_resource_claim_name(pod))
     device = DeviceRequestAllocationResult(
         request="container-0-request-0", driver=DRIVER, pool="node-0", device="gpu-0"
     )
-    return ExtendedClaimReservation(
+    return ExtendedResourceClaimReservation(
         claim=msgspec.structs.replace(made, metadata=metadata),
         pod=pod.name,
         pod_uid=pod.metadata.uid,
         allocation=AllocationResult(devices=DeviceAllocationResult(results=(device,))),
-        mappings=request_mappings(pod, ["example.com/gpu"], {"example.com/gpu": gpu_class("gpu")}),
+        mappings=extended_resource_request_mappings(
+            pod, ["example.com/gpu"], {"example.com/gpu": gpu_class("gpu")}
+        ),
     )
 
 
@@ -208,7 +210,7 @@ async def test_a_claim_for_extended_resources_is_deleted_with_its_finalizer_and_
     plane, namespace, requesting
 ):
     made = extended(requesting)
-    deletion = ExtendedClaimRelease(namespace.name, made.claim.name, made.pod_uid)
+    deletion = ExtendedResourceClaimRelease(namespace.name, made.claim.name, made.pod_uid)
     async with writing(plane) as writer:
         await writer.reserve_extended_claim(made)
         await writer.delete_extended_claim(replace(deletion, pod_uid="other"))

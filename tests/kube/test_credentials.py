@@ -94,7 +94,7 @@ def test_the_namespace_of_a_broken_kubeconfig_is_an_error(tmp_path, text):
     path = tmp_path / "kubeconfig"
     path.write_text(text)
     with pytest.raises(CommandError, match=r"(?s)no usable .*kubeconfig.*set KUBECONFIG or --kubeconfig"):
-        assert CredentialsReader(path).preferred_namespace
+        assert CredentialsReader(path).kubectl_namespace
 
 
 @pytest.mark.parametrize("text", ["", "apiVers", "a: [", "[]"])

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from batchsched.kube import extender as adapter
-from batchsched.kube.extender import HttpExtenders
-from batchsched.ports.external import ExtenderEndpoint, ExtenderReply, TlsSettings
+from batchsched.kube.extender import HttpExtenderClient
+from batchsched.ports.external import ExtenderEndpoint, ExtenderReply, ExtenderTlsSettings
 from tests.extender_server import extender
 
 
@@ -46,7 +46,9 @@ def raw(serve: Callable[[socket.socket], None], context: ssl.SSLContext | None =
 
 
 def ask(port: int, seconds: float = 5.0) -> ExtenderReply:
-    return HttpExtenders().send(ExtenderEndpoint(f"http://127.0.0.1:{port}/x/", seconds), "filter", b"{}")
+    return HttpExtenderClient().send(
+        ExtenderEndpoint(f"http://127.0.0.1:{port}/x/", seconds), "filter", b"{}"
+    )
 
 
 def test_response_is_returned_unchanged_and_connections_are_reused():
@@ -56,7 +58,7 @@ def test_response_is_returned_unchanged_and_connections_are_reused():
         return question
 
     with extender(filter=noting) as server:
-        port = HttpExtenders()
+        port = HttpExtenderClient()
         asked = [json.dumps({"at": at}) for at in range(5)]
         replies = [port.send(ExtenderEndpoint(server.url, 5.0), "filter", one.encode()) for one in asked]
         (pool,) = port._pools.values()
@@ -99,14 +101,14 @@ def test_redirection_is_not_followed():
 def test_answer_above_the_size_limit_is_a_fault(monkeypatch):
     monkeypatch.setattr(adapter, "MAX_RESPONSE_BYTES", 1000)
     with extender(filter=b"x" * 5000) as server:
-        reply = HttpExtenders().send(ExtenderEndpoint(server.url), "filter", b"{}")
+        reply = HttpExtenderClient().send(ExtenderEndpoint(server.url), "filter", b"{}")
     assert reply.fault == "answered filter with more than 1000 bytes"
 
 
 @pytest.mark.parametrize("url", ["gopher://x", "http://", "x", "http://no such host/"])
 def test_unreachable_prefix_is_a_fault(url):
     assert (
-        HttpExtenders()
+        HttpExtenderClient()
         .send(ExtenderEndpoint(url, 1.0), "filter", b"{}")
         .fault.startswith("cannot be reached: ")
     )
@@ -120,7 +122,7 @@ def test_put_does_not_block_the_event_loop():
 
         with extender(filter=slow) as server:
             began = time.monotonic()
-            port = HttpExtenders()
+            port = HttpExtenderClient()
             replies = await asyncio.gather(
                 *(port.send_bind(ExtenderEndpoint(server.url), "filter", b"[]") for _ in range(3))
             )
@@ -164,15 +166,21 @@ def data(path) -> str:
 @pytest.mark.parametrize(
     "how, reached",
     [
-        (lambda _: (True, TlsSettings()), True),
-        (lambda _: (False, TlsSettings()), False),
-        (lambda _: (False, TlsSettings(insecure=True)), True),
-        (lambda at: (True, TlsSettings(ca_file=str(at / "cert"), server_name="extender.test")), True),
-        (lambda at: (True, TlsSettings(ca_data=data(at / "cert"), server_name="extender.test")), True),
-        (lambda at: (True, TlsSettings(ca_file=str(at / "cert"), server_name="other.test")), False),
-        (lambda at: (True, TlsSettings(ca_file=str(at / "none"))), False),
-        (lambda at: (True, TlsSettings(cert_data=data(at / "cert"), key_data=data(at / "key"))), True),
-        (lambda at: (True, TlsSettings(cert_data=data(at / "cert"), key_data="bm9uZQ==")), False),
+        (lambda _: (True, ExtenderTlsSettings()), True),
+        (lambda _: (False, ExtenderTlsSettings()), False),
+        (lambda _: (False, ExtenderTlsSettings(insecure=True)), True),
+        (lambda at: (True, ExtenderTlsSettings(ca_file=str(at / "cert"), server_name="extender.test")), True),
+        (
+            lambda at: (True, ExtenderTlsSettings(ca_data=data(at / "cert"), server_name="extender.test")),
+            True,
+        ),
+        (lambda at: (True, ExtenderTlsSettings(ca_file=str(at / "cert"), server_name="other.test")), False),
+        (lambda at: (True, ExtenderTlsSettings(ca_file=str(at / "none"))), False),
+        (
+            lambda at: (True, ExtenderTlsSettings(cert_data=data(at / "cert"), key_data=data(at / "key"))),
+            True,
+        ),
+        (lambda at: (True, ExtenderTlsSettings(cert_data=data(at / "cert"), key_data="bm9uZQ==")), False),
     ],
     ids=["unchecked", "checked", "insecure", "ca-file", "ca-data", "other-name", "no-file", "own", "bad-key"],
 )
@@ -182,7 +190,7 @@ def test_tls_settings_of_the_extender_are_used(certificate, how, reached):
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
     https, tls = how(certificate)
     with raw(lambda connection: connection.sendall(answer), context) as port:
-        reply = HttpExtenders().send(
+        reply = HttpExtenderClient().send(
             ExtenderEndpoint(f"https://127.0.0.1:{port}", 5.0, https, tls), "filter", b"{}"
         )
         if not reached:  # release the server, which still waits for a connection

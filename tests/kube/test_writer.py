@@ -16,17 +16,17 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.core.volume import PersistentVolumeClaim, PersistentVolumeClaimStatus
 from batchsched.errors import ApiError, BindFailed, NotLeading
 from batchsched.kube import writer as module
-from batchsched.kube.claim_writer import ClaimWriter
+from batchsched.kube.claim_writer import ResourceClaimWriter
 from batchsched.kube.connection import LEASES, POD_RESOURCE, Connection
 from batchsched.kube.credentials import CredentialsReader
 from batchsched.kube.writer import SELECTED_NODE, ApiBinder, VolumeClaims, Writer
-from batchsched.ports.cluster import Binding, PersistentVolumeBinding, SelectedNode
+from batchsched.ports.cluster import Binding, PersistentVolumeBinding, VolumeClaimSelectedNode
 from tests.controlplane.fixtures import eventually
 from tests.controlplane.plane import ApiFault
 from tests.controlplane.proxy import Ending, hung, lost, page, refused, status
 from tests.kube.virtual import Hurried
 
-NO_CLAIMS = cast("ClaimWriter", None)
+NO_CLAIMS = cast("ResourceClaimWriter", None)
 UNSEEN = VolumeClaims(lambda _: None, lambda _: None)
 BINDING = {"method": "POST", "path": "/binding$"}
 
@@ -405,7 +405,7 @@ async def test_a_node_is_selected_for_a_claim(plane, namespace):
     async with writing(plane) as writer:
         binder = ApiBinder(writer, NO_CLAIMS, VolumeClaims(handled.append, lambda _: None))
         for _ in range(2):
-            await binder.write_selected_node(SelectedNode(namespace.name, "one", "node-0"))
+            await binder.write_selected_node(VolumeClaimSelectedNode(namespace.name, "one", "node-0"))
     found = plane.admin.get(namespace.path("persistentvolumeclaims", "one"))
     assert found["metadata"]["annotations"][SELECTED_NODE] == "node-0"
     assert [json.loads(raw)["metadata"]["resourceVersion"] for raw in handled] == [
@@ -415,7 +415,7 @@ async def test_a_node_is_selected_for_a_claim(plane, namespace):
 
 async def test_pods_on_two_nodes_do_not_select_both_for_a_claim_that_they_share(plane, namespace):
     claim(namespace, "one")
-    selections = [SelectedNode(namespace.name, "one", node) for node in ("node-0", "node-1") * 4]
+    selections = [VolumeClaimSelectedNode(namespace.name, "one", node) for node in ("node-0", "node-1") * 4]
     async with writing(plane) as writer:
         binder = ApiBinder(writer, NO_CLAIMS, UNSEEN)
         answers = await asyncio.gather(
@@ -442,7 +442,7 @@ def seen_claim(phase: str, node: str = "node-0") -> PersistentVolumeClaim:
 async def test_claims_bound_waits_until_all_are_bound_or_the_timeout():
     seen = {"a/one": seen_claim("Pending")}
     binder = ApiBinder(cast("Writer", None), NO_CLAIMS, VolumeClaims(lambda _: None, seen.get), poll=0.01)
-    selections = [SelectedNode("a", "one", "node-0")]
+    selections = [VolumeClaimSelectedNode("a", "one", "node-0")]
     assert not await binder.wait_for_bound_claims(["a/one"], 0.05, selections)
     asyncio.get_running_loop().call_later(0.05, seen.update, {"a/one": seen_claim("Bound")})
     assert await binder.wait_for_bound_claims(["a/one"], 5, selections)
@@ -461,7 +461,7 @@ async def test_wait_for_claims_ends_as_soon_as_the_volume_will_not_be_provisione
     seen = {"a/one": seen_claim("Pending")}
     binder = ApiBinder(cast("Writer", None), NO_CLAIMS, VolumeClaims(lambda _: None, seen.get), poll=0.01)
     wait = asyncio.create_task(
-        binder.wait_for_bound_claims(["a/one"], 600, [SelectedNode("a", "one", "node-0")])
+        binder.wait_for_bound_claims(["a/one"], 600, [VolumeClaimSelectedNode("a", "one", "node-0")])
     )
     await asyncio.sleep(0.02)
     assert not wait.done()

@@ -4,9 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.api.crd.queue import Queue
-from batchsched.lab.fairness import measure_fairness, water_fill
+from batchsched.lab.fairness import measure_queue_shares, water_fill
 from batchsched.queues.entitlements import compute_entitlements
-from batchsched.queues.queue_table import QueueDemand, TotalCapacity, build_queue_table, resolve_policies
+from batchsched.queues.queue_table import (
+    QueueUsageAndDemand,
+    TotalCapacity,
+    build_queue_table,
+    resolve_policies,
+)
 from batchsched.queues.sharing.policy import make_sharing_policy
 from batchsched.queues.tree import QueueTree
 from batchsched.simulator.result import ClusterSeries, QueueSeries, RunResult
@@ -27,7 +32,7 @@ def result(rows, total=100):
 
 
 def fair(rows, *queues, total=100):
-    made = measure_fairness(result(rows, total), queues)
+    made = measure_queue_shares(result(rows, total), queues)
     return dict(zip(made.queues, made.fair[-1].round(6).tolist(), strict=True))
 
 
@@ -99,9 +104,9 @@ def test_a_queue_without_a_guarantee_has_that_of_its_children():
 def test_the_error_is_the_sum_of_the_missing_parts_of_fair_shares():
     """Σ max(0, fair share - held): a queue above its fair share does not compensate for another one."""
     rows = [(0, "a", 80, 100), (0, "b", 20, 100), (10, "b", 0, 0), (20, "a", 80, 80)]
-    made = measure_fairness(result(rows), ())
+    made = measure_queue_shares(result(rows), ())
     assert made.times.tolist() == [0, 10, 20]
-    assert made.fairness_error.tolist() == pytest.approx([0.3, 0.2, 0.0])
+    assert made.fairness_error_over_time.tolist() == pytest.approx([0.3, 0.2, 0.0])
 
 
 def test_jains_index_is_one_for_equal_parts_and_one_nth_for_one_of_n():
@@ -113,7 +118,9 @@ def test_jains_index_is_one_for_equal_parts_and_one_nth_for_one_of_n():
         (2, "b", 0, 0),
         (3, "a", 0, 0),
     ]
-    assert measure_fairness(result(rows), ()).jain_index.tolist() == pytest.approx([1.0, 0.5, 1.0, 1.0])
+    assert measure_queue_shares(result(rows), ()).jain_index_over_time.tolist() == pytest.approx(
+        [1.0, 0.5, 1.0, 1.0]
+    )
 
 
 def test_the_most_requested_gpu_resource_is_measured():
@@ -122,14 +129,17 @@ def test_the_most_requested_gpu_resource_is_measured():
     made = RunResult(
         "w", "p", (), ClusterSeries((0,), dict.fromkeys(total, (0,)), total, (0,), (0,)), 1, queues=told
     )
-    assert (measure_fairness(made, ()).resource, measure_fairness(made, ()).held.tolist()) == (GPU, [[0.25]])
-    assert measure_fairness(made, (), "cpu").held.tolist() == [[0.140625]]
-    assert measure_fairness(made, (), "absent").fair.tolist() == [[0.0]]
+    assert (measure_queue_shares(made, ()).resource, measure_queue_shares(made, ()).held.tolist()) == (
+        GPU,
+        [[0.25]],
+    )
+    assert measure_queue_shares(made, (), "cpu").held.tolist() == [[0.140625]]
+    assert measure_queue_shares(made, (), "absent").fair.tolist() == [[0.0]]
 
 
 def test_a_run_without_events_has_empty_series():
-    made = measure_fairness(RunResult("w", "p", (), ClusterSeries((), {}, {}, (), ()), 0), ())
-    assert made.fairness_error.shape == made.jain_index.shape == (0,)
+    made = measure_queue_shares(RunResult("w", "p", (), ClusterSeries((), {}, {}, (), ()), 0), ())
+    assert made.fairness_error_over_time.shape == made.jain_index_over_time.shape == (0,)
 
 
 @pytest.mark.properties
@@ -189,10 +199,12 @@ def trees(draw):
 def test_fair_shares_of_the_lab_agree_with_the_entitlements_of_sessions(tree, total):
     """Another implementation of the same definition, which counts in whole devices."""
     queues, wanted = tree
-    made = measure_fairness(result([(0, name, 0, amount) for name, amount in wanted.items()], total), queues)
+    made = measure_queue_shares(
+        result([(0, name, 0, amount) for name, amount in wanted.items()], total), queues
+    )
     request = {name: np.array([amount], np.int64) for name, amount in wanted.items()}
     capacity = TotalCapacity((GPU,), np.array([total], np.int64), np.array([True]))
-    shares = build_queue_table(QueueTree(queues), capacity, QueueDemand({}, request))
+    shares = build_queue_table(QueueTree(queues), capacity, QueueUsageAndDemand({}, request))
     entitled = compute_entitlements(shares, resolve_policies(shares, make_sharing_policy("drf", {}), {}))
     for name, fair in zip(made.queues, made.fair[0] * total, strict=True):
         # A device or two on each level of the tree may go to one queue or another: of thousands.

@@ -10,12 +10,12 @@ from batchsched.lab import gantt
 from batchsched.lab.gantt import (
     MAX_NODES,
     ROW_PIXELS,
-    BarGroups,
-    NodeLaneCounts,
+    GangColorGroups,
+    NeededLaneCounts,
     draw_gantt_charts,
     format_gang_size,
-    lane_counts_by_node,
     lay_out_bars,
+    needed_lane_counts_by_node,
     select_chart_nodes,
 )
 from batchsched.lab.run_columns import build_run_columns
@@ -23,12 +23,12 @@ from tests.lab.runs import cluster, played
 
 
 def gpus(*counts):
-    return {f"node-{number}": NodeLaneCounts(count, 0) for number, count in enumerate(counts)}
+    return {f"node-{number}": NeededLaneCounts(count, 0) for number, count in enumerate(counts)}
 
 
 def draw(results, nodes):
     runs = build_run_columns(results)
-    return draw_gantt_charts(runs, nodes, BarGroups.from_runs(runs))
+    return draw_gantt_charts(runs, nodes, GangColorGroups.from_runs(runs))
 
 
 @pytest.mark.properties
@@ -37,7 +37,7 @@ def test_no_two_gangs_share_a_lane_at_one_time(seed, nodes, gpus, shortest_first
     run = build_run_columns(
         [played("a", gangs=40, nodes=nodes, gpus=gpus, seed=seed, shortest_first=shortest_first)]
     )[0]
-    bars = lay_out_bars(run, select_chart_nodes(lane_counts_by_node([run], cluster(nodes, gpus))))
+    bars = lay_out_bars(run, select_chart_nodes(needed_lane_counts_by_node([run], cluster(nodes, gpus))))
     cells: dict[int, list[tuple[float, float]]] = {}
     for bar in bars:
         for lane in range(bar.first, bar.first + bar.lanes):
@@ -50,7 +50,7 @@ def test_no_two_gangs_share_a_lane_at_one_time(seed, nodes, gpus, shortest_first
 def test_every_device_of_a_gang_is_drawn():
     run = build_run_columns([played("a", gangs=60)])[0]
     lanes = [0] * len(run.gangs)
-    for bar in lay_out_bars(run, select_chart_nodes(lane_counts_by_node([run], cluster(16)))):
+    for bar in lay_out_bars(run, select_chart_nodes(needed_lane_counts_by_node([run], cluster(16)))):
         lanes[bar.gang] += bar.lanes
     assert lanes == run.units.tolist()
 
@@ -63,7 +63,7 @@ def test_a_gang_on_whole_neighbouring_nodes_is_one_bar():
 
 
 def test_nodes_are_in_natural_order_and_limited_in_number():
-    drawn = select_chart_nodes({f"n{number}": NodeLaneCounts(8, 0) for number in range(MAX_NODES + 40)})
+    drawn = select_chart_nodes({f"n{number}": NeededLaneCounts(8, 0) for number in range(MAX_NODES + 40)})
     assert drawn.names[:3] == ("n0", "n1", "n2")
     assert (len(drawn.names), drawn.node_count) == (MAX_NODES, MAX_NODES + 40)
 
@@ -88,9 +88,9 @@ def test_the_height_of_a_node_without_gpus_is_its_maximum_number_of_pods():
         for number in (1, 2)
     )
     run = build_run_columns([replace(run, gangs=gangs)])[0]
-    assert lane_counts_by_node([run], cluster(2, gpus=0)) == {
-        "node-0": NodeLaneCounts(0, 4),
-        "node-1": NodeLaneCounts(0, 0),
+    assert needed_lane_counts_by_node([run], cluster(2, gpus=0)) == {
+        "node-0": NeededLaneCounts(0, 4),
+        "node-1": NeededLaneCounts(0, 0),
     }
 
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from batchsched.errors import InvalidInput
-from batchsched.lab.fairness import measure_fairness
+from batchsched.lab.fairness import measure_queue_shares
 from batchsched.lab.measures import MEASURES, measure_by_name, measure_run
 from batchsched.simulator.result import ClusterSeries, QueueSeries, RunResult
 from tests.lab.runs import GPU, START, played
@@ -11,18 +11,20 @@ from tests.lab.runs import GPU, START, played
 
 def test_every_measure_has_a_value():
     result = played("fcfs")
-    assert list(measure_run(result, measure_fairness(result, ()))) == [one.key for one in MEASURES]
+    assert list(measure_run(result, measure_queue_shares(result, ()))) == [one.key for one in MEASURES]
 
 
 def test_a_run_without_events_has_all_measures():
     empty = RunResult("w", "p", (), ClusterSeries((), {}, {}, (), ()), 0)
-    assert measure_run(empty, measure_fairness(empty, ()))["jain"] == 1.0
+    assert measure_run(empty, measure_queue_shares(empty, ()))["jain"] == 1.0
 
 
 def test_work_is_lost_in_device_hours_and_evicted_pods_are_counted():
     result = played("fcfs")
     spoilt = replace(result.gangs[0], gpus=4, lost=1800, evicted=2)
-    numbers = measure_run(replace(result, gangs=(spoilt, *result.gangs[1:])), measure_fairness(result, ()))
+    numbers = measure_run(
+        replace(result, gangs=(spoilt, *result.gangs[1:])), measure_queue_shares(result, ())
+    )
     assert (numbers["lostHours"], numbers["evictions"]) == (2.0, 2.0)
 
 
@@ -38,7 +40,7 @@ def test_fairness_is_a_mean_over_the_time_in_which_gangs_arrive():
     )
     series = ClusterSeries((START,), {GPU: (0,)}, {GPU: (8,)}, (0,), (0,))
     result = RunResult("w", "p", gangs, series, 1, queues=told)
-    numbers = measure_run(result, measure_fairness(result, ()))
+    numbers = measure_run(result, measure_queue_shares(result, ()))
     assert numbers["fairnessError"] == pytest.approx(0.5)
     assert numbers["jain"] == pytest.approx(0.5)
 

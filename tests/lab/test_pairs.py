@@ -3,7 +3,7 @@ from math import isnan
 import pytest
 
 from batchsched.errors import InvalidInput
-from batchsched.lab.fairness import measure_fairness
+from batchsched.lab.fairness import measure_queue_shares
 from batchsched.lab.measures import MEASURES, RunOutcome
 from batchsched.lab.pairs import (
     MeanInterval,
@@ -19,7 +19,7 @@ from batchsched.simulator.result import ClusterSeries, RunResult
 def outcome(policy, seed, wait, used=0.5):
     measures = {one.key: 0.0 for one in MEASURES} | {"meanWait": wait, "utilisation": used}
     result = RunResult("w", policy, (), ClusterSeries((), {}, {}, (), ()), 0)
-    return RunOutcome(f"{policy}{seed}", seed, result, measure_fairness(result, ()), measures, 0.0)
+    return RunOutcome(f"{policy}{seed}", seed, result, measure_queue_shares(result, ()), measures, 0.0)
 
 
 def of(policy, *waits, used=0.5):

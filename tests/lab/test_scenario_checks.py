@@ -6,7 +6,7 @@ from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput
 from batchsched.lab.scenario import load_scenario, policy_with_settings, unknown_queue_warnings
 from batchsched.lab.scenario_checks import (
-    ComparedProfile,
+    ComparedPolicy,
     check_tuned_parameters,
     indistinct_policy_warnings,
     indistinct_scenario_policy_warnings,
@@ -71,9 +71,9 @@ def test_an_order_that_only_selects_the_reserved_gang_is_a_weaker_warning():
 
 def test_equal_policies_and_a_field_that_another_one_disables_are_named():
     same, other = Profile(), Profile.model_validate({"promiseSlowdown": 3})
-    (warning,) = indistinct_policy_warnings([ComparedProfile("a", same), ComparedProfile("b", same)])
+    (warning,) = indistinct_policy_warnings([ComparedPolicy("a", same), ComparedPolicy("b", same)])
     assert "policies a, b have the same settings" in warning
-    (warning,) = indistinct_policy_warnings([ComparedProfile("a", same), ComparedProfile("b", other)])
+    (warning,) = indistinct_policy_warnings([ComparedPolicy("a", same), ComparedPolicy("b", other)])
     assert "set profile.backfill to kept" in warning
 
 

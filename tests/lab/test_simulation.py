@@ -11,7 +11,7 @@ from batchsched.lab.plan import PlannedRun, plan_runs
 from batchsched.lab.scenario import (
     ClusterSpec,
     GeneratedSource,
-    NodeFailureTimes,
+    NodeFailureSettings,
     TraceWindow,
     WorkloadSpec,
     load_scenario,
@@ -85,7 +85,9 @@ def test_without_detail_the_measures_are_the_same_and_series_are_left_out():
 
 
 def test_gangs_outlive_failures_of_their_nodes():
-    failing = CLUSTER.model_copy(update={"failures": NodeFailureTimes(hours_between=40, hours_to_repair=1)})
+    failing = CLUSTER.model_copy(
+        update={"failures": NodeFailureSettings(hours_between=40, hours_to_repair=1)}
+    )
     run = run_of("fcfs", failing)
     result = simulate_run(run).result
     assert create_workload_of_run(run_of("fcfs")).outages == ()

@@ -12,13 +12,13 @@ from batchsched.lab.timelines import (
     MAX_POINTS,
     OTHER_QUEUES,
     arrival_span_seconds,
-    bin_means,
     draw_fairness_error,
     draw_jain_index,
     draw_queue_length,
     draw_used_and_fair_shares,
     draw_utilisation,
-    queues_with_colors,
+    mean_per_interval,
+    queue_legend_names,
 )
 from batchsched.simulator.result import ClusterSeries, GangRecord, RunResult
 from tests.lab.runs import GPU, played
@@ -33,12 +33,12 @@ def test_binning_keeps_the_area_under_a_line(changes, bins):
     times, values = (np.array(column, dtype=float) for column in zip(*sorted(changes), strict=True))
     edges = np.linspace(0, 1200, bins + 1)
     spans = np.diff(np.append(times, 1200.0))
-    means = bin_means(times, values, edges)
+    means = mean_per_interval(times, values, edges)
     assert float(means @ np.diff(edges)) == pytest.approx(float(values @ spans), rel=1e-9, abs=1e-6)
 
 
 def test_a_spike_within_a_bin_is_averaged_not_dropped():
-    means = bin_means(np.array([0.0, 4.0, 5.0]), np.array([0.0, 10.0, 0.0]), np.array([0.0, 10.0]))
+    means = mean_per_interval(np.array([0.0, 4.0, 5.0]), np.array([0.0, 10.0, 0.0]), np.array([0.0, 10.0]))
     assert means.tolist() == [1.0]
 
 
@@ -132,7 +132,7 @@ def test_a_queue_below_its_share_is_explained():
 
 def test_many_queues_are_drawn_as_the_largest_and_one_sum_of_the_others():
     held = [[at / 100 for at in range(10)]] * 2
-    queues = queues_with_colors({f"q{at}": at for at in range(10)})
+    queues = queue_legend_names({f"q{at}": at for at in range(10)})
     figure = draw_used_and_fair_shares("p", outcome(held, held), 100.0, queues, "shares-0")
     names = [one["name"] for one in figure.data[::2]]
     assert names == [f"q{at}" for at in range(3, 10)] + [OTHER_QUEUES]

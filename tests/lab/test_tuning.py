@@ -9,7 +9,7 @@ from batchsched.lab.definitions import reported_run_input_of_scenario
 from batchsched.lab.pairs import MeanInterval
 from batchsched.lab.plan import plan_runs
 from batchsched.lab.tuning import TuningResources, held_out_seeds, tune
-from batchsched.lab.tuning_report import render_tuning, tuning_conclusion
+from batchsched.lab.tuning_report import render_tuning_report, tuning_conclusion_text
 from batchsched.lab.workers import InProcessWorkers
 from tests.lab.scenarios import scenario
 
@@ -73,8 +73,10 @@ def test_a_parameter_without_effect_is_no_improvement(tmp_path):
     assert not made.is_better_on_held_out_seeds
     assert not made.is_better_in_search
     assert made.objective_comparison.outcome == "same"
-    assert made.worse_measures == ()
-    assert tuning_conclusion(made).startswith("Not improved: mean wait is the same on these seeds. Keep the ")
+    assert made.worse_comparisons == ()
+    assert tuning_conclusion_text(made).startswith(
+        "Not improved: mean wait is the same on these seeds. Keep the "
+    )
 
 
 @pytest.mark.parametrize(
@@ -133,8 +135,8 @@ def test_held_out_seeds_may_be_stated():
 def test_the_report_of_a_search_states_the_values_the_conclusion_and_the_history(found):
     made, _ = found
     settings = reported_run_input_of_scenario(scenario(), "batchsched lab tune small.yaml")
-    page = render_tuning(scenario(), made, settings)
-    assert page.index(tuning_conclusion(made)) < page.index("Best values of the search")
+    page = render_tuning_report(scenario(), made, settings)
+    assert page.index(tuning_conclusion_text(made)) < page.index("Best values of the search")
     for path in made.best.settings:
         assert f'<th scope="row">{path}</th>' in page
     # The table of policies defines the two that were compared, and no other policy of the scenario.

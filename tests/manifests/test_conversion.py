@@ -11,14 +11,14 @@ import pytest
 import yaml
 
 from batchsched.errors import InvalidInput
-from batchsched.manifests.conversion.convert import Conversion, convert_documents
+from batchsched.manifests.conversion.convert import Conversion, convert_objects_of_other_schedulers
 from batchsched.manifests.documents import split_documents
 
 
 def converted(text: str) -> Conversion:
     documents = list(yaml.safe_load_all(text))
     content = "\n".join(msgspec.json.encode(document).decode() for document in documents if document)
-    return convert_documents(split_documents(content.encode(), "queues.yaml"))
+    return convert_objects_of_other_schedulers(split_documents(content.encode(), "queues.yaml"))
 
 
 def specs(conversion: Conversion, kind: str = "Queue") -> dict[str, Any]:
@@ -504,7 +504,7 @@ def test_a_strange_value_of_any_field_is_converted_or_refused(api_version, kind)
             place[last] = value
             documents = split_documents(json.dumps(manifest).encode(), "queues.json")
             with contextlib.suppress(InvalidInput):
-                msgspec.json.encode(convert_documents(documents).objects)
+                msgspec.json.encode(convert_objects_of_other_schedulers(documents).objects)
 
 
 def hyper_nodes(*members: tuple[str, tuple[str, ...]]) -> bytes:
@@ -537,7 +537,7 @@ def test_each_hyper_node_below_another_is_visited_once():
     chain = [(f"hc{number}", (f"hc{number + 1}",)) for number in range(1100)]
     documents = split_documents(hyper_nodes(*diamonds, *bottom, *chain, ("hc1100", ("n2",))), "nodes.json")
     started = time.process_time()
-    conversion = convert_documents(documents)
+    conversion = convert_objects_of_other_schedulers(documents)
     assert time.process_time() - started < 10
     labels = {
         one["metadata"]["name"]: one["metadata"]["labels"]
@@ -574,7 +574,7 @@ def test_each_hyper_node_below_another_is_visited_once():
 def test_a_number_that_cannot_be_used_is_refused_with_its_object_and_field(api_version, kind, spec, message):
     manifest = {"apiVersion": api_version, "kind": kind, "metadata": {"name": "x"}, "spec": spec}
     with pytest.raises(InvalidInput, match=f"queues.json: {kind} x: {message}"):
-        convert_documents(split_documents(json.dumps(manifest).encode(), "queues.json"))
+        convert_objects_of_other_schedulers(split_documents(json.dumps(manifest).encode(), "queues.json"))
 
 
 def test_a_hierarchy_of_very_many_levels_is_refused_at_once():
@@ -582,5 +582,5 @@ def test_a_hierarchy_of_very_many_levels_is_refused_at_once():
     manifest = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": meta}
     started = time.process_time()
     with pytest.raises(InvalidInput, match="has 100001 levels; expected at most 64"):
-        convert_documents(split_documents(json.dumps(manifest).encode(), "queues.json"))
+        convert_objects_of_other_schedulers(split_documents(json.dumps(manifest).encode(), "queues.json"))
     assert time.process_time() - started < 1

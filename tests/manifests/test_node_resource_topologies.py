@@ -7,7 +7,7 @@ import yaml
 
 from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME
 from batchsched.manifests.reader import read_manifests
-from batchsched.plugins.node_resource_topology.zones import read_numa_node
+from batchsched.plugins.node_resource_topology.zones import read_node_numa_zones
 
 KIND = KIND_BY_GROUP_AND_NAME["topology.node.k8s.io", "NodeResourceTopology"]
 
@@ -42,7 +42,7 @@ def test_a_topology_is_read_from_a_manifest_and_back_from_its_json(tmp_path):
     result = read(tmp_path, manifest("3500m"))
     assert not result.warnings
     (topology,) = result.snapshot.node_resource_topologies
-    (zone,) = read_numa_node(topology).zones
+    (zone,) = read_node_numa_zones(topology).zones
     assert (zone.number, zone.available, zone.costs) == (0, {"cpu": 3500}, {0: 10})
     assert msgspec.json.decode(msgspec.json.encode(topology), type=KIND.type) == topology
 

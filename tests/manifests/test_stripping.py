@@ -14,7 +14,7 @@ from batchsched.framework.plugin_support.csi_migration import MIGRATED_PLUGINS
 from batchsched.framework.plugin_support.volume_listers import BIND_COMPLETED, SELECTED_NODE
 from batchsched.manifests.decode import Decoder, ObjectDecodeError
 from batchsched.manifests.documents import Document, Envelope
-from batchsched.manifests.stripping import strip_object
+from batchsched.manifests.stripping import keep_fields_that_decisions_read
 from batchsched.podgrouper.workload_rules import EXCLUSIVE
 
 POD = KIND_BY_GROUP_AND_NAME["", "Pod"]
@@ -62,11 +62,11 @@ def decoded(manifest):
 
 
 def test_pod_without_its_unread_fields_is_the_same_pod_to_the_scheduler():
-    assert decoded(strip_object(pod(), POD)) == decoded(pod())
+    assert decoded(keep_fields_that_decisions_read(pod(), POD)) == decoded(pod())
 
 
 def test_environment_commands_and_secrets_are_left_out():
-    assert SECRET not in str(strip_object(pod(), POD))
+    assert SECRET not in str(keep_fields_that_decisions_read(pod(), POD))
 
 
 def test_annotations_that_decisions_read_are_kept_and_others_are_left_out():
@@ -76,7 +76,7 @@ def test_annotations_that_decisions_read_are_kept_and_others_are_left_out():
         *(MIGRATED_PLUGINS, BIND_COMPLETED, SELECTED_NODE, EXCLUSIVE, MIN_MEMBER),
     )
     unread = ("kubectl.kubernetes.io/last-applied-configuration", "vault.example.com/template")
-    stripped = strip_object(pod(annotations=dict.fromkeys((*read, *unread), "x")), POD)
+    stripped = keep_fields_that_decisions_read(pod(annotations=dict.fromkeys((*read, *unread), "x")), POD)
     assert stripped["metadata"]["annotations"] == dict.fromkeys(read, "x")
 
 
@@ -89,7 +89,7 @@ def test_invalid_field_stays_invalid_for_the_same_reason(field, value):
     with pytest.raises(ObjectDecodeError) as before:
         decoded(invalid)
     with pytest.raises(ObjectDecodeError) as after:
-        decoded(strip_object(invalid, POD))
+        decoded(keep_fields_that_decisions_read(invalid, POD))
     assert after.value.complaints == before.value.complaints
 
 
@@ -102,6 +102,6 @@ def test_custom_resource_keeps_its_spec_and_status():
         "spec": {"minMember": 3, "queue": "a"},
         "status": {"phase": "Pending"},
     }
-    stripped = strip_object(written, group)
+    stripped = keep_fields_that_decisions_read(written, group)
     assert (stripped["spec"], stripped["status"]) == (written["spec"], written["status"])
     assert SECRET not in str(stripped)

@@ -8,7 +8,7 @@ from hypothesis import given
 from batchsched.errors import InvalidInput
 from batchsched.manifests.reader import read_manifests
 from batchsched.manifests.schemas import manifest_schema
-from batchsched.manifests.writer import from_json, to_json
+from batchsched.manifests.writer import decode_snapshot_from_json, to_json
 from tests.manifests.snapshots import SNAPSHOTS
 
 VALIDATOR = jsonschema.Draft202012Validator(manifest_schema())
@@ -16,7 +16,7 @@ VALIDATOR = jsonschema.Draft202012Validator(manifest_schema())
 
 @given(SNAPSHOTS)
 def test_snapshot_survives_being_written_and_restored(snapshot):
-    assert from_json(to_json(snapshot)) == snapshot
+    assert decode_snapshot_from_json(to_json(snapshot)) == snapshot
 
 
 @given(SNAPSHOTS)
@@ -36,8 +36,10 @@ def test_what_is_written_follows_the_published_schema(snapshot):
 
 def test_text_in_another_format_than_that_of_to_json_is_not_restored():
     with pytest.raises(InvalidInput, match="'Deployment' has no place"):
-        from_json(json.dumps({"apiVersion": "apps/v1", "kind": "Deployment"}).encode())
+        decode_snapshot_from_json(json.dumps({"apiVersion": "apps/v1", "kind": "Deployment"}).encode())
     with pytest.raises(InvalidInput):
-        from_json(b"junk: [")
+        decode_snapshot_from_json(b"junk: [")
     with pytest.raises(InvalidInput, match="status"):
-        from_json(b'{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": 3}')
+        decode_snapshot_from_json(
+            b'{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": 3}'
+        )

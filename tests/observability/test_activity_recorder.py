@@ -10,7 +10,7 @@ from batchsched.observability.activity_recorder import ActivityRecorder
 from batchsched.observability.collector import MetricsCollector
 from batchsched.record.file import compare_decisions, read_session_file
 from batchsched.runner.profile_scheduler import ProfileScheduler
-from batchsched.runner.refusal_explanations import ExplanationOutcome, ExplanationResult
+from batchsched.runner.refusal_explanations import ExplanationOutcome, ExplanationResultCode
 from batchsched.runner.session_runner import SessionRunner
 from batchsched.session.session import decide
 from tests.service.town import Town
@@ -68,11 +68,16 @@ async def test_explanations_are_counted_and_shown_in_place_of_the_refusal_that_t
     await one.town.turns(1)
     refusal = one.seen.refusals["team/bert"]
     verified = replace(refusal, verified=True)
-    for result, explained in ((ExplanationResult.OUTDATED, None), (ExplanationResult.VERIFIED, verified)):
+    for result, explained in (
+        (ExplanationResultCode.OUTDATED, None),
+        (ExplanationResultCode.VERIFIED, verified),
+    ):
         one.seen.record_explanation(ExplanationOutcome(PROFILE, refusal, explained, result, 1.5))
     assert one.seen.refusals["team/bert"] == verified
     newer = replace(refusal, message="another one")
-    one.seen.record_explanation(ExplanationOutcome(PROFILE, newer, newer, ExplanationResult.VERIFIED, 0.5))
+    one.seen.record_explanation(
+        ExplanationOutcome(PROFILE, newer, newer, ExplanationResultCode.VERIFIED, 0.5)
+    )
     assert one.seen.refusals["team/bert"] == verified
     assert one.value("batchsched_explanations_total", result="verified", profile=PROFILE) == 2
     assert one.value("batchsched_explanation_seconds_total", result="verified", profile=PROFILE) == 2
@@ -158,7 +163,7 @@ async def test_kept_session_decides_again_as_it_was_decided(tmp_path):
     file = tmp_path / "session.json.gz"
     kept = one.seen.sessions.get_session(summary.id)
     assert kept is not None
-    file.write_bytes(kept.to_session_file())
+    file.write_bytes(kept.encode_as_session_file())
     recorded = read_session_file(file)
     again = decide(recorded.snapshot, recorded.profile, recorded.now, recorded.seed)
     assert not compare_decisions(recorded.decision, again)
@@ -197,9 +202,9 @@ async def test_long_session_names_its_longest_stage_and_gang_for_ten_minutes(cap
     assert series() == [({"profile": PROFILE, "stage": "pipeline", "pod_group": "team/b"}, 3.0)]
     (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert warning.startswith("Session took long")
-    one.seen.drop_metric_of_long_session(one.town.clock.monotonic() + 500)
+    one.seen.clear_expired_long_session_metric(one.town.clock.monotonic() + 500)
     assert len(series()) == 1
-    one.seen.drop_metric_of_long_session(one.town.clock.monotonic() + 700)
+    one.seen.clear_expired_long_session_metric(one.town.clock.monotonic() + 700)
     assert series() == []
 
 

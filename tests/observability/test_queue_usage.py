@@ -13,7 +13,7 @@ from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.core.pod import POD_GROUP_LABEL, QUEUE_LABEL
 from batchsched.api.queue_access import DEFAULT_QUEUE_LABEL
 from batchsched.config.schema import PolicySettings, Profile
-from batchsched.controllers.queue_positions import queue_status_inputs
+from batchsched.controllers.queue_status_inputs import queue_status_inputs
 from batchsched.framework.runtime.registry import standard_registry
 from batchsched.observability.collector import MetricsCollector
 from batchsched.observability.http.status_page import bound_and_total_pods_by_gang, build_cluster_view

@@ -3,21 +3,21 @@
 from collections.abc import Sequence
 
 from batchsched.ports.claims import (
-    ClaimRelease,
-    ClaimReservation,
-    ExtendedClaimRelease,
-    ExtendedClaimReservation,
+    ExtendedResourceClaimRelease,
+    ExtendedResourceClaimReservation,
+    ResourceClaimRelease,
+    ResourceClaimReservation,
 )
-from batchsched.ports.cluster import Binding, PersistentVolumeBinding, SelectedNode
+from batchsched.ports.cluster import Binding, PersistentVolumeBinding, VolumeClaimSelectedNode
 
 Write = (
     Binding
     | PersistentVolumeBinding
-    | SelectedNode
-    | ClaimReservation
-    | ClaimRelease
-    | ExtendedClaimReservation
-    | ExtendedClaimRelease
+    | VolumeClaimSelectedNode
+    | ResourceClaimReservation
+    | ResourceClaimRelease
+    | ExtendedResourceClaimReservation
+    | ExtendedResourceClaimRelease
 )
 
 
@@ -41,31 +41,34 @@ class Written:
     async def bind_volume(self, binding: PersistentVolumeBinding) -> None:
         self._take(binding)
 
-    async def write_selected_node(self, selection: SelectedNode) -> None:
+    async def write_selected_node(self, selection: VolumeClaimSelectedNode) -> None:
         self._take(selection)
 
     @property
     def claim_binder(self) -> "Written":
         return self
 
-    async def reserve_claim(self, reservation: ClaimReservation) -> None:
+    async def reserve_claim(self, reservation: ResourceClaimReservation) -> None:
         self._take(reservation)
 
-    async def reserve_extended_claim(self, reservation: ExtendedClaimReservation) -> None:
+    async def reserve_extended_claim(self, reservation: ExtendedResourceClaimReservation) -> None:
         self._take(reservation)
 
-    async def delete_extended_claim(self, deletion: ExtendedClaimRelease) -> None:
+    async def delete_extended_claim(self, deletion: ExtendedResourceClaimRelease) -> None:
         self._take(deletion)
 
     async def wait_for_devices(self, claims: Sequence[str], timeout_seconds: float) -> bool:
         self.awaited.append((tuple(claims), timeout_seconds))
         return self._bound
 
-    async def release_claim(self, release: ClaimRelease) -> None:
+    async def release_claim(self, release: ResourceClaimRelease) -> None:
         self._take(release)
 
     async def wait_for_bound_claims(
-        self, claims: Sequence[str], timeout_seconds: float, selections: Sequence[SelectedNode] = ()
+        self,
+        claims: Sequence[str],
+        timeout_seconds: float,
+        selections: Sequence[VolumeClaimSelectedNode] = (),
     ) -> bool:
         self.awaited.append((tuple(claims), timeout_seconds))
         return self._bound

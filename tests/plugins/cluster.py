@@ -19,7 +19,7 @@ from batchsched.config.kubernetes_release import DEFAULT_VERSION, RELEASES, Kube
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.nodes.node_table import LEADING, Nodes, NodeTable
 from batchsched.framework.pod_class import PodClass
-from batchsched.framework.preemption import Nominations, PreemptionHandle, filter_with_nominations
+from batchsched.framework.preemption import Nominations, PreemptionHandle, apply_nominations_and_extenders
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.status import Code, Verdict
 from tests.conformance.draw import case
@@ -82,7 +82,7 @@ def table(
     """A node table with `bound` pods by node name; `extra` names resources that only later pods ask for."""
     nodes = tuple(nodes)
     there = {name: tuple(pods) for name, pods in (bound or {}).items()}
-    named = {resource for one in nodes for resource in one.parse_allocatable()} | set(extra)
+    named = {resource for one in nodes for resource in one.parse_allocatable_in_base_units()} | set(extra)
     named |= {resource for pods in there.values() for one in pods for resource in pod_requests(one)}
     snapshot = Snapshot(
         nodes=nodes, persistent_volume_claims=tuple(claims), device_classes=tuple(device_classes)
@@ -193,5 +193,6 @@ def judged(pipeline: Pipeline, one: PodClass, made: NodeTable, nominations: Nomi
         pipeline, one, made, pipeline.find_nodes_that_pass_filters(one, made), nominations
     )
     return replace(
-        handle, scan=filter_with_nominations(handle, partial(pipeline.run_extender_filters, one, table=made))
+        handle,
+        scan=apply_nominations_and_extenders(handle, partial(pipeline.run_extender_filters, one, table=made)),
     )

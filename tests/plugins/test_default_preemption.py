@@ -24,8 +24,8 @@ from batchsched.plugins.default_preemption import (
     PreemptionCandidate,
     choose_candidate,
     importance_key,
+    is_terminating_by_preemption,
     split_by_disruption_budget,
-    terminating_by_preemption,
 )
 from batchsched.plugins.gang_scheduling import GangScheduling
 from batchsched.plugins.node_name import NodeName
@@ -147,7 +147,7 @@ def test_a_pod_with_terminating_victims_waits_for_them(leaving, waits):
     victim = msgspec.structs.replace(
         victim, metadata=msgspec.structs.replace(victim.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
     )
-    assert terminating_by_preemption(victim) is leaving
+    assert is_terminating_by_preemption(victim) is leaving
     made = table([node("a", SMALL)], {"a": [victim]})
     own = wanting()
     own = msgspec.structs.replace(own, status=msgspec.structs.replace(own.status, nominated_node_name="a"))

@@ -203,6 +203,8 @@ def test_equal_claims_get_the_configuration_of_the_class_that_each_of_them_uses(
     for index, name in enumerate(("p", "q")):
         user = pod(name, resourceClaims=[{"name": "r", "resourceClaimName": f"{name}-claim"}])
         assert plugin.reserve(user, index, made, CycleState()).ok
-    allocations = msgspec.to_builtins([made.device_ledger.assumed_allocation(claim.key) for claim in claims])
+    allocations = msgspec.to_builtins(
+        [made.device_ledger.reserved_allocation_of_claim(claim.key) for claim in claims]
+    )
     configured = [allocation["devices"]["config"][0]["opaque"]["parameters"] for allocation in allocations]
     assert configured == [{"of": "a100"}, {"of": "h100"}]

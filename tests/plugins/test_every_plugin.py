@@ -24,7 +24,7 @@ from batchsched.plugins.node_unschedulable import NodeUnschedulable
 from batchsched.plugins.node_volume_limits import NodeVolumeLimits
 from batchsched.plugins.taint_toleration import TaintToleration
 from batchsched.plugins.volume_binding import VolumeBinding
-from batchsched.plugins.volume_binding.claims import claims_of_pod
+from batchsched.plugins.volume_binding.claims import bound_and_delayed_volume_claims
 from batchsched.plugins.volume_restrictions import VolumeRestrictions
 from batchsched.plugins.volume_zone import VolumeZone
 from tests.plugins.cluster import class_of, drawn_cases, filtered, land, named, table_of
@@ -162,5 +162,5 @@ def lets_pass(plugin: Any, one: Any, made: Any, at: int) -> bool:
 
 def has_delayed_claims(one: Any, made: Any) -> bool:
     """Tell whether a pod has claims that are bound when it is scheduled."""
-    claims = claims_of_pod(one, storage_objects(made))
+    claims = bound_and_delayed_volume_claims(one, storage_objects(made))
     return claims is not None and bool(claims.delayed)

@@ -18,7 +18,7 @@ from batchsched.config.schema import Profile
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.per_node import PerNodeFilter, PerNodeScore
-from batchsched.framework.plugin_support.volume_listers import volume_claim_names
+from batchsched.framework.plugin_support.volume_listers import nonephemeral_volume_claim_names
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.runtime.registry import standard_registry
 from batchsched.framework.status import SKIP, SUCCESS, Code, Status, Verdict
@@ -71,7 +71,7 @@ ARGUMENTS: tuple[dict[str, dict[str, Any]], ...] = (
     {
         "NodeResourcesFit": {
             "scoringStrategy": {
-                "type": "RequestedToCapacityRatio",
+                "type": "RequestedToCapacityRatioParameters",
                 "resources": RESOURCES,
                 "requestedToCapacityRatio": LINE,
             }
@@ -308,10 +308,12 @@ def shares_claim_with_several_pods(case: Case) -> bool:
 
     Source: `calPreFilterState` and `updateWithPod` of kube-scheduler's plugins/volumerestrictions.
     """
-    users = Counter(name for one in case.pods for name in volume_claim_names(one))
-    return any(users[name] > 1 for name in volume_claim_names(case.pod)) or any(
+    users = Counter(name for one in case.pods for name in nonephemeral_volume_claim_names(one))
+    return any(users[name] > 1 for name in nonephemeral_volume_claim_names(case.pod)) or any(
         one.namespace != case.pod.namespace
-        and not set(volume_claim_names(one)).isdisjoint(volume_claim_names(case.pod))
+        and not set(nonephemeral_volume_claim_names(one)).isdisjoint(
+            nonephemeral_volume_claim_names(case.pod)
+        )
         for one in case.pods
     )
 

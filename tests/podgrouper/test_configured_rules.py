@@ -11,8 +11,8 @@ from batchsched.config.owner_rules import OwnerRule, parse_field_path
 from batchsched.errors import InvalidInput
 from batchsched.podgrouper.configured_rules import owner_kinds
 from batchsched.podgrouper.owners import decode_owner
-from batchsched.podgrouper.rules import KNOWN_OWNER_KINDS, read_gang_needs
-from batchsched.podgrouper.stripping import strip_owner
+from batchsched.podgrouper.rules import KNOWN_OWNER_KINDS, read_owner_gang_settings
+from batchsched.podgrouper.stripping import strip_unread_owner_fields
 from tests.podgrouper.owners import TEMPLATE
 
 RUN: dict[str, Any] = {
@@ -55,7 +55,7 @@ def kind_of(**changes):
 
 
 def grouped(manifest, **changes):
-    return read_gang_needs(kind_of(**changes).rule, manifest).build_pod_group_template({})
+    return read_owner_gang_settings(kind_of(**changes).rule, manifest).build_pod_group_template({})
 
 
 def with_spec(**spec):
@@ -105,7 +105,7 @@ def test_a_rule_without_parts_passes_fields_on():
 def test_a_rule_replaces_that_of_a_known_kind_and_keeps_the_others():
     rule = {"apiVersion": "apps/v1", "kind": "Deployment", "parts": [{"replicas": ".spec.replicas"}]}
     kinds = owner_kinds([OwnerRule.model_validate(rule)])
-    found = read_gang_needs(
+    found = read_owner_gang_settings(
         kinds.by_group_and_name["apps", "Deployment"].rule, {"spec": {"replicas": 3}}
     ).build_pod_group_template({})
     assert found is not None
@@ -116,7 +116,7 @@ def test_a_rule_replaces_that_of_a_known_kind_and_keeps_the_others():
 @pytest.mark.parametrize("changes", [{}, {"queue": ".spec.workerGroups[0].name"}], ids=["labels", "index"])
 def test_a_stripped_owner_has_the_same_gang_and_no_other_fields(changes):
     kind = kind_of(**changes)
-    kept = strip_owner(RUN, kind)
+    kept = strip_unread_owner_fields(RUN, kind)
     assert (
         decode_owner(kind, msgspec.json.encode(kept)).grouping
         == decode_owner(kind, msgspec.json.encode(RUN)).grouping

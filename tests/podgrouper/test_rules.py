@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from batchsched.errors import InvalidInput
 from batchsched.podgrouper.grove_rules import pod_clique_set_child_manifests
-from batchsched.podgrouper.rules import OWNERS, read_gang_needs
+from batchsched.podgrouper.rules import OWNERS, read_owner_gang_settings
 from tests.podgrouper.owners import (
     API,
     TEMPLATE,
@@ -30,7 +30,7 @@ MIN_MEMBER = "scheduling.batchsched.dev/min-member"
 
 
 def grouped(one):
-    return read_gang_needs(RULES[one["kind"], API[one["kind"]]], one).build_pod_group_template({})
+    return read_owner_gang_settings(RULES[one["kind"], API[one["kind"]]], one).build_pod_group_template({})
 
 
 def needs(one):
@@ -384,10 +384,10 @@ def test_topology_constraints_of_grove_apply_to_the_gang_to_replicas_of_scaling_
 
 @given(kind=st.sampled_from(OWNERS), spec=ANYTHING, status=ANYTHING, replaced=ANYTHING)
 def test_invalid_owners_never_cause_an_error(kind, spec, status, replaced):
-    read_gang_needs(
+    read_owner_gang_settings(
         kind.rule, {"metadata": {"annotations": replaced}, "spec": spec, "status": status}
     ).build_pod_group_template({})
     fields = ("replicatedJobs", "tfReplicaSpecs", "leaderWorkerTemplate", "headGroupSpec", "completions")
-    read_gang_needs(
+    read_owner_gang_settings(
         kind.rule, {"spec": dict.fromkeys((*fields, "parallelism", "replicas"), replaced)}
     ).build_pod_group_template({})

@@ -7,7 +7,7 @@ import pytest
 
 from batchsched.podgrouper.owners import decode_owner
 from batchsched.podgrouper.rules import OWNERS
-from batchsched.podgrouper.stripping import strip_owner
+from batchsched.podgrouper.stripping import strip_unread_owner_fields
 from tests.podgrouper.owners import (
     TEMPLATE,
     app_wrapper,
@@ -126,7 +126,7 @@ def test_owner_without_its_unread_fields_has_the_same_gangs(written):
     kind = next(
         kind for kind in OWNERS if (kind.api_version, kind.name) == (written["apiVersion"], written["kind"])
     )
-    assert grouped(kind, strip_owner(written, kind)) == grouped(kind, written)
+    assert grouped(kind, strip_unread_owner_fields(written, kind)) == grouped(kind, written)
 
 
 @pytest.mark.parametrize("written", WRITTEN.values(), ids=WRITTEN)
@@ -136,4 +136,4 @@ def test_environment_and_unread_fields_are_left_out(written):
     manifest = copy.deepcopy(written)
     manifest["spec"] = with_secrets(manifest["spec"])
     assert SECRET in str(manifest)
-    assert SECRET not in str(strip_owner(manifest, KINDS[manifest["kind"]]))
+    assert SECRET not in str(strip_unread_owner_fields(manifest, KINDS[manifest["kind"]]))

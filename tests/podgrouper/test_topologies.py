@@ -8,7 +8,7 @@ from batchsched.api.crd.topology import Topology
 from batchsched.api.external.hyper_node import HyperNode
 from batchsched.api.external.topology import KaiSchedulerTopology, KueueTopology, convert_topology
 from batchsched.podgrouper.grouper import PodGrouper
-from batchsched.podgrouper.topologies import HyperNodeStore, NodeStore, TopologyStore
+from batchsched.podgrouper.topologies import HyperNodeLabelingNodeStore, HyperNodeStore, TopologyStore
 from batchsched.state.cluster_state import ClusterState
 
 TIER = "hypernode.batchsched.dev/tier-"
@@ -68,7 +68,10 @@ def tiers(grouper, name="n1"):
 
 
 def test_nodes_have_the_labels_of_their_hyper_nodes_in_whatever_order_they_arrive(grouper):
-    nodes, hyper_nodes = NodeStore(grouper.topologies, grouper.cache), HyperNodeStore(grouper.topologies)
+    nodes, hyper_nodes = (
+        HyperNodeLabelingNodeStore(grouper.topologies, grouper.cache),
+        HyperNodeStore(grouper.topologies),
+    )
     nodes.put(node("n1", rack="a"))
     leaf = hyper_node("leaf", 1, "Node", labelMatch={"matchLabels": {"rack": "a"}})
     hyper_nodes.put(leaf)
@@ -97,13 +100,13 @@ def test_nodes_have_the_labels_of_their_hyper_nodes_in_whatever_order_they_arriv
     ],
 )
 def test_members_are_selected_by_name_pattern_or_labels(grouper, selector, selected):
-    NodeStore(grouper.topologies, grouper.cache).put(node("n1", rack="a"))
+    HyperNodeLabelingNodeStore(grouper.topologies, grouper.cache).put(node("n1", rack="a"))
     HyperNodeStore(grouper.topologies).put(hyper_node("leaf", 1, "Node", **selector))
     assert tiers(grouper) == ({"1": "leaf"} if selected else {})
 
 
 def test_hyper_nodes_that_contain_each_other_end_the_search(grouper):
-    NodeStore(grouper.topologies, grouper.cache).put(node("n1"))
+    HyperNodeLabelingNodeStore(grouper.topologies, grouper.cache).put(node("n1"))
     store = HyperNodeStore(grouper.topologies)
     members = [
         {"type": "HyperNode", "selector": {"exactMatch": {"name": "a"}}},
@@ -115,7 +118,7 @@ def test_hyper_nodes_that_contain_each_other_end_the_search(grouper):
 
 
 def test_unchanged_hyper_nodes_label_no_nodes_again(grouper, monkeypatch):
-    NodeStore(grouper.topologies, grouper.cache).put(node("n1"))
+    HyperNodeLabelingNodeStore(grouper.topologies, grouper.cache).put(node("n1"))
     store = HyperNodeStore(grouper.topologies)
     store.put(hyper_node("leaf", 1, "Node", exactMatch={"name": "n1"}))
     monkeypatch.setattr(grouper.cache, "put", lambda *_, **__: pytest.fail("labelled again"))
@@ -129,5 +132,5 @@ def test_a_hyper_node_that_cannot_be_used_leaves_the_nodes_of_others_alone(group
     store = HyperNodeStore(grouper.topologies)
     store.put(hyper_node("leaf", 1, "Node", exactMatch={"name": "n1"}))
     store.put(hyper_node("slow", 2, "Node", regexMatch={"pattern": "^(n+)+$"}))
-    NodeStore(grouper.topologies, grouper.cache).put(node("n1"))
+    HyperNodeLabelingNodeStore(grouper.topologies, grouper.cache).put(node("n1"))
     assert tiers(grouper) == {"1": "leaf", "2": "leaf"}

@@ -22,7 +22,7 @@ def test_rows_are_sorted_by_level_and_siblings_by_name():
     assert shares.names == ("", "default", "free", "org", "other", "team")
     assert shares.parent.tolist() == [-1, 0, 0, 0, 3, 3]
     assert [(one.start, one.stop) for one in shares.rows_by_level()] == [(1, 4), (4, 6)]
-    assert shares.child_ranges().tolist()[3] == [4, 6]
+    assert shares.child_row_ranges().tolist()[3] == [4, 6]
     assert shares.row_and_ancestors_without_root(5).tolist() == [5, 3]
     assert shares.row_and_ancestors_without_root(0).tolist() == []
 

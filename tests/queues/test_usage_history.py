@@ -9,8 +9,8 @@ from batchsched.queues.usage_history import (
     UsageHistory,
     decay_factor,
     decay_usage,
+    past_usage_by_queue,
     usage_entries,
-    usage_from_entries,
 )
 
 WEEK = 7 * 86400.0
@@ -86,7 +86,7 @@ def test_usage_is_converted_to_snapshot_entries_and_back():
         ("a", "memory"),
         ("b", "cpu"),
     ]
-    assert usage_from_entries(usage_entries(usage)) == usage
+    assert past_usage_by_queue(usage_entries(usage)) == usage
 
 
 def test_copied_history_continues_with_another_half_life():

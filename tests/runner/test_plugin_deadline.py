@@ -12,9 +12,9 @@ from batchsched.config.plugins import DEFAULT_PLUGINS, DEFAULT_WEIGHTS
 from batchsched.errors import PluginDeadlineExceeded
 from batchsched.framework.runtime.deadline import (
     AbandonedSessionError,
-    DeadlinePlugin,
-    PluginCallCounter,
-    is_builtin,
+    CountingPluginRunner,
+    PluginWithDeadline,
+    is_builtin_plugin,
 )
 from batchsched.framework.runtime.registry import Registry, load_plugin_classes
 from batchsched.ports.external import ExceededDeadline, ExternalClients, PluginRunner
@@ -23,8 +23,8 @@ from batchsched.runner import session_runner
 from batchsched.runner.session_runner import (
     SessionInput,
     SessionRunner,
-    run_until_deadline,
-    run_with_retries,
+    run_with_plugin_deadline,
+    run_without_overdue_calls,
 )
 from batchsched.session import session
 from batchsched.session.session import Session
@@ -92,7 +92,7 @@ POINTS = [
 @pytest.mark.parametrize("point", POINTS)
 def test_plugin_that_hangs_fails_its_gang_and_is_disabled(point, settings):
     HANGS.update(point=point, how=waiting)
-    decision, overdue = run_with_retries(lambda minder: decide_with(minder, settings), DEADLINE)
+    decision, overdue = run_without_overdue_calls(lambda minder: decide_with(minder, settings), DEADLINE)
     (one,) = overdue
     assert one.plugin == "Hanging"
     assert set(placed(decision)) == {"gpt-0", "gpt-1", "solo-0"}
@@ -110,7 +110,7 @@ def test_plugin_that_hangs_fails_its_gang_and_is_disabled(point, settings):
 
 def test_loop_that_never_ends_is_given_up_as_well():
     HANGS.update(point="Filter", how=spinning)
-    decision, (one,) = run_with_retries(lambda minder: decide_with(minder, {}), DEADLINE)
+    decision, (one,) = run_without_overdue_calls(lambda minder: decide_with(minder, {}), DEADLINE)
     assert (one.plugin, one.point) == ("Hanging", "Filter")
     assert reasons(decision) == {"team/bert": "PluginFailed"}
 
@@ -118,7 +118,7 @@ def test_loop_that_never_ends_is_given_up_as_well():
 def test_plugin_that_hung_in_an_earlier_session_is_left_out_from_the_start():
     HANGS.update(point="Filter", how=waiting)
     before = ExceededDeadline("Hanging", "Filter", 0, DEADLINE)
-    decision, overdue = run_with_retries(lambda minder: decide_with(minder, {}), DEADLINE, (before,))
+    decision, overdue = run_without_overdue_calls(lambda minder: decide_with(minder, {}), DEADLINE, (before,))
     assert overdue == (before,)
     assert len(placed(decision)) == 5
     assert [one.object for one in decision.set_aside] == ["plugin Hanging"]
@@ -146,8 +146,8 @@ def test_session_of_a_followed_cluster_is_decided_from_its_snapshot_if_a_plugin_
 
 
 def test_calls_of_other_threads_than_that_of_the_session_have_no_deadline():
-    keeper = PluginCallCounter()
-    decision = run_until_deadline(
+    keeper = CountingPluginRunner()
+    decision = run_with_plugin_deadline(
         lambda: keeper.call_within_deadline("own", "Filter", lambda: 1), keeper, 1.0
     )
     assert decision == 1
@@ -161,18 +161,18 @@ def test_slow_plugin_within_its_deadline_is_not_disabled():
         return usual
 
     HANGS.update(point="Filter", how=slow)
-    decision, overdue = run_with_retries(lambda minder: decide_with(minder, {}), 5.0)
+    decision, overdue = run_without_overdue_calls(lambda minder: decide_with(minder, {}), 5.0)
     assert overdue == ()
     assert len(placed(decision)) == 5
 
 
 def test_exception_of_the_work_is_raised():
     with pytest.raises(ZeroDivisionError):
-        run_with_retries(lambda minder: 1 / 0, 1.0)
+        run_without_overdue_calls(lambda minder: 1 / 0, 1.0)
 
 
 def test_two_plugins_that_hang_are_both_given_up():
-    def work(minder: PluginCallCounter) -> list[str]:
+    def work(minder: CountingPluginRunner) -> list[str]:
         failed = []
         for name in ("one", "two"):
             try:
@@ -181,20 +181,20 @@ def test_two_plugins_that_hang_are_both_given_up():
                 failed.append(error.plugin)
         return failed
 
-    done, overdue = run_with_retries(work, 0.05)
+    done, overdue = run_without_overdue_calls(work, 0.05)
     assert done == ["one", "two"]
     assert [one.call for one in overdue] == [1, 2]
 
 
 def test_abandoned_session_ends_when_the_plugin_returns():
-    minder = PluginCallCounter()
+    minder = CountingPluginRunner()
     minder.abandoned = True
     with pytest.raises(AbandonedSessionError):
         minder.call_within_deadline("late", "Filter", lambda: True)
 
 
 def test_call_that_is_known_to_be_overdue_is_not_made():
-    minder = PluginCallCounter((ExceededDeadline("slow", "Filter", 2, 1.0),))
+    minder = CountingPluginRunner((ExceededDeadline("slow", "Filter", 2, 1.0),))
     assert minder.call_within_deadline("slow", "Filter", lambda: "first") == "first"
     with pytest.raises(PluginDeadlineExceeded, match="slow failed in Filter: took longer than 1 s"):
         minder.call_within_deadline("slow", "Filter", sys.exit)
@@ -203,8 +203,8 @@ def test_call_that_is_known_to_be_overdue_is_not_made():
 
 def test_built_in_plugins_have_no_deadline():
     chosen = profile(plugins={"disabled": ["PrioritySort"]})
-    made = REGISTRY.create_pipeline(chosen, ExternalClients(deadline=PluginCallCounter())).plugins
-    assert [one.name for one in made if isinstance(one, DeadlinePlugin)] == ["Hanging"]
-    assert not any(isinstance(one, DeadlinePlugin) for one in REGISTRY.create_pipeline(chosen).plugins)
+    made = REGISTRY.create_pipeline(chosen, ExternalClients(deadline=CountingPluginRunner())).plugins
+    assert [one.name for one in made if isinstance(one, PluginWithDeadline)] == ["Hanging"]
+    assert not any(isinstance(one, PluginWithDeadline) for one in REGISTRY.create_pipeline(chosen).plugins)
     assert REGISTRY.external_plugin_names(chosen) == ("Hanging",)
-    assert is_builtin(load_plugin_classes()[0])
+    assert is_builtin_plugin(load_plugin_classes()[0])

@@ -6,7 +6,7 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.ports.cluster import ClusterChanges
 from batchsched.queues.gang_order import AutoArgs, CandidatePolicy
-from batchsched.runner.policy_chooser import PolicyChooser, auto_arguments
+from batchsched.runner.policy_chooser import PolicyChooser, arguments_of_auto_policy
 from batchsched.runner.policy_forecast import Forecast, forecast_candidate
 from batchsched.session.session import Session, decide
 from tests.simulator.clusters import gangs_of
@@ -42,7 +42,7 @@ def test_first_forecast_follows_after_eight_gangs_and_later_ones_after_half_as_m
     assert not chooser.is_forecast_due(100.0)
     chooser.record_arrived_gangs(session, identities[:8])
     assert chooser.is_forecast_due(100.0)
-    chooser.take_forecast_input(session, Snapshot(), 100.0)
+    chooser.build_next_forecast_input(session, Snapshot(), 100.0)
     chooser.record_arrived_gangs(session, identities[:15])
     assert not chooser.is_forecast_due(100.0)
     chooser.record_arrived_gangs(session, identities[:16])
@@ -52,20 +52,20 @@ def test_first_forecast_follows_after_eight_gangs_and_later_ones_after_half_as_m
 def test_pause_after_forecasts_keeps_their_cpu_time_at_a_tenth_of_one_core():
     chooser = chooser_of(gangs_between_forecasts=1)
     chooser.record_arrived_gangs(session_with([(0, 10, 1)]), ["default/g0"])
-    chooser.conclude_forecast(forecasts(2.0, 2.0), 100.0)
+    chooser.choose_gang_order(forecasts(2.0, 2.0), 100.0)
     # 20 simulated sessions of 2 ms are 0.04 s of CPU time.
     assert not chooser.is_forecast_due(100.39)
     assert chooser.is_forecast_due(100.41)
 
 
 def test_candidate_that_is_better_by_less_than_the_hysteresis_is_not_chosen():
-    choice = chooser_of(hysteresis=0.05).conclude_forecast(forecasts(2.0, 1.92), 0.0)
-    assert (choice.policy, choice.is_change) == ("fcfs", False)
+    choice = chooser_of(hysteresis=0.05).choose_gang_order(forecasts(2.0, 1.92), 0.0)
+    assert (choice.policy, choice.changes_gang_order) == ("fcfs", False)
     assert choice.reason.startswith("fcfs stays: sjf is better by 0.041, which is within the hysteresis")
 
 
 def test_candidate_that_is_better_by_more_than_the_hysteresis_is_chosen_with_a_reason():
-    choice = chooser_of(hysteresis=0.05).conclude_forecast(forecasts(2.0, 1.5), 7.0)
+    choice = chooser_of(hysteresis=0.05).choose_gang_order(forecasts(2.0, 1.5), 7.0)
     assert (choice.policy, choice.previous, choice.time) == ("sjf", "fcfs", 7.0)
     assert choice.reason == (
         "sjf replaces fcfs: mean slowdown 1.50 instead of 2.00, mean end of device hours 1.0 h instead of 1.0 h in "
@@ -74,14 +74,14 @@ def test_candidate_that_is_better_by_more_than_the_hysteresis_is_chosen_with_a_r
 
 
 def test_candidate_that_delays_device_hours_is_not_chosen_for_a_small_gain_of_slowdown():
-    assert chooser_of().conclude_forecast(forecasts(2.0, 1.8, end=1.2 * HOUR), 0.0).policy == "fcfs"
+    assert chooser_of().choose_gang_order(forecasts(2.0, 1.8, end=1.2 * HOUR), 0.0).policy == "fcfs"
 
 
 def test_one_forecast_does_not_reverse_what_several_earlier_ones_found():
     chooser = chooser_of(memory=0.7)
     for _ in range(4):
-        assert chooser.conclude_forecast(forecasts(2.0, 1.0), 0.0).policy == "sjf"
-    assert chooser.conclude_forecast(forecasts(1.0, 2.0), 0.0).policy == "sjf"
+        assert chooser.choose_gang_order(forecasts(2.0, 1.0), 0.0).policy == "sjf"
+    assert chooser.choose_gang_order(forecasts(1.0, 2.0), 0.0).policy == "sjf"
 
 
 def test_forecast_prefers_the_order_that_lets_short_gangs_go_first():
@@ -89,12 +89,12 @@ def test_forecast_prefers_the_order_that_lets_short_gangs_go_first():
     session = session_with(rows)
     chooser = chooser_of()
     chooser.record_arrived_gangs(session, [f"default/g{number}" for number in range(9)])
-    given = chooser.take_forecast_input(session, Snapshot(), 9.0)
+    given = chooser.build_next_forecast_input(session, Snapshot(), 9.0)
     assert given.pools == {"pool-0": {"cpu": 4000}}
     assert len(given.pending) == len(given.recent) == 9
     result = chooser.forecast_all(given)
     assert result["sjf"].slowdown < result["fcfs"].slowdown
-    assert chooser.conclude_forecast(result, 9.0).policy == "sjf"
+    assert chooser.choose_gang_order(result, 9.0).policy == "sjf"
 
 
 def test_gangs_of_a_forecast_wait_until_running_gangs_end():
@@ -111,7 +111,7 @@ def test_gangs_of_a_forecast_wait_until_running_gangs_end():
         ClusterChanges(bound_pods=[_bound(pod, nodes) for pod in workload.arrivals[0].pods])
     )
     session.tables.refresh()
-    given = chooser.take_forecast_input(session, Snapshot(), 100.0)
+    given = chooser.build_next_forecast_input(session, Snapshot(), 100.0)
     assert [(gang.remaining, gang.requests) for gang in given.running] == [(400, {"cpu": 4000})]
     # 100 s of waiting so far, 400 s until g0 ends; then the same gang again, which arrives one second later.
     expected = ((500 + 10) / 10 + (409 + 10) / 10) / 2
@@ -131,9 +131,9 @@ def _bound(pod, nodes):
 
 
 def test_profile_that_does_not_read_the_order_needs_no_forecasts():
-    assert auto_arguments(Profile.model_validate(AUTO)) == AutoArgs()
-    assert auto_arguments(Profile.model_validate(AUTO | {"selection": "weight"})) is None
-    assert auto_arguments(Profile()) is None
+    assert arguments_of_auto_policy(Profile.model_validate(AUTO)) == AutoArgs()
+    assert arguments_of_auto_policy(Profile.model_validate(AUTO | {"selection": "weight"})) is None
+    assert arguments_of_auto_policy(Profile()) is None
 
 
 def test_choice_in_the_snapshot_gives_the_decision_of_the_chosen_order():

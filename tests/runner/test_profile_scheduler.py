@@ -8,7 +8,7 @@ import pytest
 
 from batchsched.api.core.pod import Pod
 from batchsched.api.core.volume import PersistentVolumeClaimVolumeSource, Volume
-from batchsched.api.decision import to_json, without_telemetry
+from batchsched.api.decision import to_json, without_measured_durations
 from batchsched.api.snapshot import Snapshot
 from batchsched.errors import BindFailed
 from batchsched.framework.status import SUCCESS, Code, PermitAnswer, Status
@@ -296,7 +296,9 @@ async def test_session_input_repeats_the_decision():
     assert asked is not None
     assert asked.snapshot.resting == ("team/gpt",)
     again = decide(asked.snapshot, town.profile_scheduler.profile, asked.now, asked.seed)
-    assert to_json(without_telemetry(again)) == to_json(without_telemetry(town.decisions[-1]))
+    assert to_json(without_measured_durations(again)) == to_json(
+        without_measured_durations(town.decisions[-1])
+    )
 
 
 async def test_gang_that_fails_sessions_is_isolated(monkeypatch):
@@ -374,7 +376,7 @@ async def test_new_leader_completes_a_partly_bound_gang_without_repeated_binding
     town.fail("bert-3", None)
     await town.turn()
     assert set(town.bound) == {"bert-0", "bert-1"}
-    fresh = Town(replace(town.cache.snapshot_without_assumed_pods(), pods=tuple(town.server.pods.values())))
+    fresh = Town(replace(town.cache.snapshot_without_assumptions(), pods=tuple(town.server.pods.values())))
     await fresh.turn()
     assert len(fresh.bound) == 4
     assert {name for name, _, _ in fresh.told} == {"bert-2", "bert-3"}

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.api.core.pod import Pod
-from batchsched.runner.session_window import SPECS_PER_GANG, SessionWindow
+from batchsched.runner.session_window import SPECS_PER_GANG, SessionGangSelector
 from batchsched.scheduling_queue.entity import Entity
 from batchsched.scheduling_queue.queue import SchedulingQueue
 from tests.scheduling_queue.entities import pod, queue, standard_pipeline
@@ -38,9 +38,11 @@ def one_spec(pods: Iterable[Pod]) -> set[Hashable]:
     return {"spec" for _ in pods}
 
 
-def selected(window: SessionWindow, made: SchedulingQueue, spec_numbers=one_spec) -> list[Entity]:
+def selected(
+    window: SessionGangSelector, made: SchedulingQueue, distinct_spec_numbers=one_spec
+) -> list[Entity]:
     entities: dict[str, Entity] = {}
-    window.select_gangs(made, entities, 1000.0, spec_numbers)
+    window.select_gangs(made, entities, 1000.0, distinct_spec_numbers)
     return list(entities.values())
 
 
@@ -49,23 +51,23 @@ def flood(namespace: str, count: int, priority: int = 0) -> list[Pod]:
 
 
 def test_session_takes_gangs_in_the_order_of_the_queue_if_all_are_in_one_namespace():
-    taken = selected(SessionWindow(3, 5.0), arrived(*flood("a", 5)))
+    taken = selected(SessionGangSelector(3, 5.0), arrived(*flood("a", 5)))
     assert [entity.identity for entity in taken] == ["pod/a/a-0", "pod/a/a-1", "pod/a/a-2"]
 
 
 def test_pod_takes_part_in_the_next_session_although_another_namespace_submitted_thousands_before():
-    taken = selected(SessionWindow(100, 5.0), arrived(*flood("flood", 2000), *flood("b", 1)))
+    taken = selected(SessionGangSelector(100, 5.0), arrived(*flood("flood", 2000), *flood("b", 1)))
     assert Counter(entity.namespace for entity in taken) == {"flood": 99, "b": 1}
 
 
 def test_share_that_a_namespace_does_not_use_is_available_to_others():
-    taken = selected(SessionWindow(10, 5.0), arrived(*flood("a", 20), *flood("b", 2), *flood("c", 20)))
+    taken = selected(SessionGangSelector(10, 5.0), arrived(*flood("a", 20), *flood("b", 2), *flood("c", 20)))
     assert len(taken) == 10
     assert Counter(entity.namespace for entity in taken)["b"] == 2
 
 
 def test_no_share_lets_a_gang_overtake_a_gang_of_a_higher_priority():
-    taken = selected(SessionWindow(4, 5.0), arrived(*flood("low", 4), *flood("high", 6, priority=1)))
+    taken = selected(SessionGangSelector(4, 5.0), arrived(*flood("low", 4), *flood("high", 6, priority=1)))
     assert {entity.namespace for entity in taken} == {"high"}
 
 
@@ -74,7 +76,7 @@ def test_session_ends_before_more_different_specs_than_its_limit():
     big = queue(pipeline=standard_pipeline())
     for one in [*pods, requesting("alone", cpu="1m"), requesting("later", cpu="2m")]:
         big.add_pod(one, 0.0)
-    window = SessionWindow(10, 5.0)
+    window = SessionGangSelector(10, 5.0)
     taken = selected(window, big, own_spec)
     assert len(pods) > SPECS_PER_GANG * window.gangs
     assert [len(entity.pods) for entity in taken] == [len(pods)]
@@ -87,7 +89,9 @@ def test_namespace_with_many_specs_leaves_half_of_the_session_to_another_one():
     for one in flood("b", 100):
         made.add_pod(one, 1.0)
     taken = selected(
-        SessionWindow(20, 5.0), made, lambda pods: {one.key if one.namespace == "a" else "b" for one in pods}
+        SessionGangSelector(20, 5.0),
+        made,
+        lambda pods: {one.key if one.namespace == "a" else "b" for one in pods},
     )
     # The specs of ten gangs of `a` fill the session; half of them are its share.
     assert Counter(entity.namespace for entity in taken) == {"a": 10, "b": 10}
@@ -95,7 +99,7 @@ def test_namespace_with_many_specs_leaves_half_of_the_session_to_another_one():
 
 def sizes(seconds: Sequence[float], *, arriving: str = "a", count: int = 1000) -> list[int]:
     """Run a session for each duration over a flood of namespace `a`; return the limits on gangs afterwards."""
-    window, made, result = SessionWindow(500, 5.0), arrived(*flood("a", count)), []
+    window, made, result = SessionGangSelector(500, 5.0), arrived(*flood("a", count)), []
     for duration in seconds:
         window.resize(made.active_namespaces())
         selected(window, made)
@@ -115,7 +119,7 @@ def test_session_is_short_while_gangs_of_other_namespaces_wait():
 
 @pytest.mark.parametrize("small, size", [(1, 50), (200, 50), (250, 500)])
 def test_session_is_short_while_gangs_wait_of_a_namespace_that_had_less_than_its_share(small, size):
-    window, made = SessionWindow(500, 5.0), arrived(*flood("a", 1000), *flood("b", small))
+    window, made = SessionGangSelector(500, 5.0), arrived(*flood("a", 1000), *flood("b", small))
     assert Counter(entity.namespace for entity in selected(window, made)) == {"a": 500 - small, "b": small}
     window.record_duration(5.0)
     window.resize({"a", "b"})
@@ -127,7 +131,7 @@ def test_session_that_takes_long_without_any_gang_keeps_a_tenth_of_its_size():
 
 
 def test_gang_that_makes_sessions_fail_is_alone_in_the_end():
-    window, made = SessionWindow(500, 5.0), arrived(*flood("a", 2000))
+    window, made = SessionGangSelector(500, 5.0), arrived(*flood("a", 2000))
     taken = []
     for _ in range(10):
         taken.append(len(selected(window, made)))
@@ -147,7 +151,7 @@ def test_each_namespace_gets_its_share_and_no_priority_is_inverted(submitted, si
     ]
     made = arrived(*pods)
     namespaces = len({namespace for namespace, _ in submitted})
-    taken = selected(SessionWindow(size, 5.0), made)
+    taken = selected(SessionGangSelector(size, 5.0), made)
     left = [entity for entity in made.entities() if entity not in taken]
     assert len(taken) == min(size, len(pods))
     lowest = min(entity.highest_pod_priority for entity in taken)

@@ -6,10 +6,10 @@ from dataclasses import replace
 import msgspec
 
 from batchsched.api.core.pod import SCHEDULER_NAME
-from batchsched.api.decision import without_telemetry
+from batchsched.api.decision import without_measured_durations
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.status import PermitAnswer
-from batchsched.ports.claims import ClaimRelease
+from batchsched.ports.claims import ResourceClaimRelease
 from batchsched.ports.external import ExceededDeadline
 from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.runner.session_runner import SessionRunner
@@ -98,7 +98,7 @@ async def test_bindings_of_bound_pods_end_before_the_claims_of_other_pods_are_re
     town.fail("bert-2", FAULT)
     is_released, release_claim = asyncio.Event(), town.server.release_claim
 
-    async def release_late(release: ClaimRelease) -> None:
+    async def release_late(release: ResourceClaimRelease) -> None:
         await is_released.wait()
         await release_claim(release)
 
@@ -275,7 +275,7 @@ async def test_a_recorded_session_repeats_while_devices_are_being_allocated():
     assert [reservation.pod for reservation in recorded.snapshot.pod_devices] == ["team/bert-0"]
     assert town.decisions[-1].refusals
     repeated = decide(recorded.snapshot, profile(), recorded.now, recorded.seed)
-    assert without_telemetry(repeated) == without_telemetry(town.decisions[-1])
+    assert without_measured_durations(repeated) == without_measured_durations(town.decisions[-1])
 
 
 async def test_tables_are_not_rebuilt_for_claims_that_the_scheduler_writes_and_others_release():

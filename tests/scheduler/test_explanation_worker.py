@@ -16,7 +16,7 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import ExplanationSettings, Profile
 from batchsched.observability.activity_recorder import ActivityRecorder
 from batchsched.record.file import SessionRecord, compare_decisions, read_session_file
-from batchsched.runner.refusal_explanations import ExplanationOutcome, ExplanationResult
+from batchsched.runner.refusal_explanations import ExplanationOutcome, ExplanationResultCode
 from batchsched.scheduler.explanation_worker import (
     MINUTE,
     QUIET_SECONDS,
@@ -27,7 +27,7 @@ from batchsched.scheduler.explanation_worker import (
 from batchsched.session.explanation.explain import RefusalVerifier, explain_refusals
 from batchsched.session.explanation.verification import DecidedInput, decide_assignments
 from batchsched.session.session import decide
-from batchsched.session.tables.gang import PodGroupState
+from batchsched.session.tables.gang import GangState
 from batchsched.session.tables.session_tables import PODS_BETWEEN_PAUSES, SessionTables
 from batchsched.solver.relaxation.budget import ExplanationBudget
 from tests.service.town import Town
@@ -68,7 +68,7 @@ class Explaining(Town):
 
         self.loop._callbacks = (
             *self.loop._callbacks,
-            self.worker.wrap_decision_callback(report),
+            self.worker.wrap_callback_with_known_explanations(report),
             self.observer.record_decision,
         )
 
@@ -81,7 +81,7 @@ class Explaining(Town):
         recorded = self.observer.sessions.get_session(1)
         assert recorded is not None
         file = folder / "session.json.gz"
-        file.write_bytes(recorded.to_session_file())
+        file.write_bytes(recorded.encode_as_session_file())
         return read_session_file(file)
 
     def explained(self) -> dict[str, Refusal]:
@@ -146,7 +146,7 @@ async def test_changed_cluster_makes_an_explanation_outdated():
     await town.turn(30)
     assert not town.reported[-1]["team/bert"].verified
     await town.explain()
-    assert [outcome.result for outcome in town.outcomes] == [ExplanationResult.VERIFIED] * 2
+    assert [outcome.result for outcome in town.outcomes] == [ExplanationResultCode.VERIFIED] * 2
 
 
 async def test_newer_session_of_the_gang_ends_its_explanation(monkeypatch):
@@ -170,7 +170,7 @@ async def test_newer_session_of_the_gang_ends_its_explanation(monkeypatch):
     town.clock.turn(1)
     await explaining
     (outcome,) = town.outcomes
-    assert (outcome.result, outcome.explained) == (ExplanationResult.OUTDATED, None)
+    assert (outcome.result, outcome.explained) == (ExplanationResultCode.OUTDATED, None)
     assert set(town.bound) == {"bert-0", "bert-1"}
 
 
@@ -199,8 +199,8 @@ async def test_defect_in_an_explanation_is_logged_and_the_next_gang_is_explained
     with caplog.at_level(logging.ERROR):
         await town.explain(2)
     assert {outcome.refusal.pod_group: outcome.result for outcome in town.outcomes} == {
-        "team/bad": ExplanationResult.FAILED,
-        "team/good": ExplanationResult.VERIFIED,
+        "team/bad": ExplanationResultCode.FAILED,
+        "team/good": ExplanationResultCode.VERIFIED,
     }
     assert "the refusal of team/bad is not explained: a defect: a defect" in caplog.text
 
@@ -278,7 +278,7 @@ def test_decision_of_an_explanation_stops_after_a_bounded_number_of_pods(monkeyp
     added: list[str] = []
     add_pod_to_gang = SessionTables._add_pod_to_gang
 
-    def count(tables: SessionTables, added_pod: Pod) -> PodGroupState:
+    def count(tables: SessionTables, added_pod: Pod) -> GangState:
         added.append(added_pod.key)
         return add_pod_to_gang(tables, added_pod)
 

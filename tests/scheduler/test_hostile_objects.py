@@ -17,7 +17,7 @@ from batchsched.kube.clock import SystemClock
 from batchsched.observability.activity_recorder import ActivityRecorder
 from batchsched.observability.collector import MetricsCollector
 from batchsched.scheduler.app import SchedulerApp
-from batchsched.scheduler.live_snapshot import list_set_aside
+from batchsched.scheduler.what_if_cluster import list_set_aside_objects
 from batchsched.session.session import decide
 from tests.controlplane.objects import custom, node, pod
 from tests.podgrouper.owners import API, job, jobset, owner, reference, replicated
@@ -63,7 +63,7 @@ class Service:
 
     @property
     def set_aside(self):
-        return [entry.object for entry in list_set_aside(self.app)]
+        return [entry.object for entry in list_set_aside_objects(self.app)]
 
     def pods(self):
         return [one.name for one in self.app.cache.snapshot().pods]
@@ -191,7 +191,7 @@ async def test_metric_counts_the_objects_that_were_set_aside(failing):
     failing.event("Job", b'{"metadata":{"name":"j","namespace":"team","labels":7}}')
     observer = ActivityRecorder(SystemClock(), 0)
     gauges = MetricsCollector(observer.metrics, failing.app.cache, failing.app.reflectors)
-    await observer.scrape_metrics(failing.app, gauges)
+    await observer.update_and_export_metrics(failing.app, gauges)
     assert observer.metrics.registry.get_sample_value("batchsched_set_aside") == 3
 
 

@@ -154,11 +154,11 @@ async def test_event_wakes_the_loop_at_once():
     wakeup = Wakeup(SystemClock())
     wakeup.signal()
     async with asyncio.timeout(60):
-        await wakeup.wait_for_signal(3600)
+        await wakeup.wait_for_cluster_change(3600)
 
 
 async def test_wait_without_events_ends_after_its_maximum():
-    await Wakeup(SystemClock()).wait_for_signal(0.01)
+    await Wakeup(SystemClock()).wait_for_cluster_change(0.01)
 
 
 async def test_a_flood_is_waited_out_and_forgotten():
@@ -166,8 +166,8 @@ async def test_a_flood_is_waited_out_and_forgotten():
     for _ in range(2 * MAX_EVENTS_WITHOUT_DELAY):
         wakeup.signal()
     async with asyncio.timeout(60):
-        await wakeup.wait_for_signal(3600)
-    waiting = asyncio.create_task(wakeup.wait_for_signal(3600))
+        await wakeup.wait_for_cluster_change(3600)
+    waiting = asyncio.create_task(wakeup.wait_for_cluster_change(3600))
     await asyncio.sleep(0.05)
     assert not waiting.done()
     waiting.cancel()
@@ -195,7 +195,7 @@ async def delay_after(
     wakeup.signal(at_once=at_once)
     clock.turn(session_seconds)
     begun = clock.monotonic()
-    await wakeup.wait_for_signal(3600, max_delay)
+    await wakeup.wait_for_cluster_change(3600, max_delay)
     return clock.monotonic() - begun
 
 
@@ -221,7 +221,7 @@ async def test_the_delay_is_in_proportion_to_the_last_sessions(session_seconds, 
         if len(delays) == 2:
             raise asyncio.CancelledError
 
-    monkeypatch.setattr(town.wakeup, "wait_for_signal", record)
+    monkeypatch.setattr(town.wakeup, "wait_for_cluster_change", record)
     begin = ProfileScheduler.begin_session
 
     def begin_slowly(scheduler: ProfileScheduler, *arguments):
@@ -265,7 +265,7 @@ async def test_cancellation_together_with_an_event_is_not_lost(later):
 
     async def loop():
         while True:
-            await wakeup.wait_for_signal(3600)
+            await wakeup.wait_for_cluster_change(3600)
 
     task = asyncio.create_task(loop())
     await asyncio.sleep(0)

@@ -8,9 +8,9 @@ import pytest
 from batchsched.api.owner_keys import MIN_MEMBER
 from batchsched.config.schema import Profile
 from batchsched.errors import CommandError, InvalidInput
-from batchsched.scheduler import live_snapshot
+from batchsched.scheduler import what_if_cluster
 from batchsched.scheduler.app import SchedulerApp
-from batchsched.scheduler.live_snapshot import WhatIfCluster
+from batchsched.scheduler.what_if_cluster import WhatIfCluster
 from tests.podgrouper.owners import (
     TEMPLATE,
     clique,
@@ -91,7 +91,7 @@ def test_invalid_minimum_of_an_owner_is_ignored_with_a_warning_as_in_a_live_clus
 def test_owner_adds_its_pods_in_gangs(suppose, made, sizes):
     supposed = suppose(made)
     groups = {one.key: one for one in supposed.service.cache.snapshot().pod_groups}
-    assert sorted(groups) == supposed.added_gangs()
+    assert sorted(groups) == supposed.added_gang_keys()
     assert (
         sorted(
             one.spec.min_member or sum(sub.min_member for sub in one.spec.sub_groups)
@@ -112,7 +112,7 @@ def test_pods_of_an_owner_have_the_labels_and_annotations_of_its_template(suppos
 
 def test_single_pod_is_a_gang_of_one(suppose):
     made = {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "x-"}, **TEMPLATE}
-    assert suppose(made, made).added_gangs() == ["default/x-0", "default/x-1"]
+    assert suppose(made, made).added_gang_keys() == ["default/x-0", "default/x-1"]
 
 
 def test_bound_pod_is_added_as_pending(suppose):
@@ -165,7 +165,7 @@ def test_an_owner_with_more_pods_than_a_large_cluster_has_is_refused_by_name(sup
 
 
 def test_owners_of_files_add_at_most_100000_pods_together(suppose, monkeypatch):
-    monkeypatch.setattr(live_snapshot, "MOST_ADDED_PODS", 5)
+    monkeypatch.setattr(what_if_cluster, "MOST_ADDED_PODS", 5)
     assert len(suppose(job(3), job(2, name="second")).pods) == 5
     with pytest.raises(InvalidInput, match=r"Job team/second: spec: makes 3 pods; expected at most 2 more"):
         suppose(job(3), job(3, name="second"))

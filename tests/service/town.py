@@ -29,12 +29,12 @@ from batchsched.errors import ApiError, BindFailed
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.registry import standard_registry
 from batchsched.ports.claims import (
-    ClaimRelease,
-    ClaimReservation,
-    ExtendedClaimRelease,
-    ExtendedClaimReservation,
+    ExtendedResourceClaimRelease,
+    ExtendedResourceClaimReservation,
+    ResourceClaimRelease,
+    ResourceClaimReservation,
 )
-from batchsched.ports.cluster import Binding, PersistentVolumeBinding, SelectedNode
+from batchsched.ports.cluster import Binding, PersistentVolumeBinding, VolumeClaimSelectedNode
 from batchsched.runner import profile_scheduler as planning
 from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.scheduler.binding import BindingCycles
@@ -175,14 +175,14 @@ class Server:
         if isinstance(fault, BaseException):
             raise fault
 
-    async def write_selected_node(self, selection: SelectedNode) -> None:
+    async def write_selected_node(self, selection: VolumeClaimSelectedNode) -> None:
         raise AssertionError
 
     @property
     def claim_binder(self) -> Self:
         return self
 
-    async def reserve_claim(self, reservation: ClaimReservation) -> None:
+    async def reserve_claim(self, reservation: ResourceClaimReservation) -> None:
         """Reserve and allocate as the API server shows it at once."""
         await self._write()
         key = reservation.claim_key
@@ -201,10 +201,10 @@ class Server:
         reserved_for = (*(one.status.reserved_for or ()), consumer)
         self.keep_claim(one, allocation, reserved_for)
 
-    async def reserve_extended_claim(self, reservation: ExtendedClaimReservation) -> None:
+    async def reserve_extended_claim(self, reservation: ExtendedResourceClaimReservation) -> None:
         raise AssertionError
 
-    async def delete_extended_claim(self, deletion: ExtendedClaimRelease) -> None:
+    async def delete_extended_claim(self, deletion: ExtendedResourceClaimRelease) -> None:
         raise AssertionError
 
     async def wait_for_devices(self, claims: Sequence[str], timeout_seconds: float) -> bool:
@@ -212,7 +212,7 @@ class Server:
         return self.unprepared.isdisjoint(claims)
 
     async def release_claim(
-        self, release: ClaimRelease, is_wanted: Callable[[], bool] = lambda: True
+        self, release: ResourceClaimRelease, is_wanted: Callable[[], bool] = lambda: True
     ) -> None:
         await self._write()
         if not is_wanted():
@@ -239,7 +239,10 @@ class Server:
         self.cache.put(kept)
 
     async def wait_for_bound_claims(
-        self, claims: Sequence[str], timeout_seconds: float, selections: Sequence[SelectedNode] = ()
+        self,
+        claims: Sequence[str],
+        timeout_seconds: float,
+        selections: Sequence[VolumeClaimSelectedNode] = (),
     ) -> bool:
         """Return at once whether the claims have their volumes."""
         return all(self._volume_claim(key).spec.volume_name for key in claims)

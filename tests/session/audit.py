@@ -71,7 +71,7 @@ def overcommitted(snapshot: Snapshot, places: Places) -> list[str]:
         for pod in snapshot.pods:
             if place(pod, places) == node.name:
                 used.update(pod_requests(pod) | {"pods": 1})
-        offered = node.parse_allocatable()
+        offered = node.parse_allocatable_in_base_units()
         found += [f"{node.name} lacks {name}" for name, much in used.items() if much > offered.get(name, 0)]
     return found
 

@@ -38,7 +38,7 @@ class Inside:
         pending = self.run.tables.pending_gangs
         nominated = NominatedPods(self.run.tables, self.run.resting)
         gangs = JointSelection(self.run, nominated)._admitted(pending.order_by_policy(self.run.policy, NOW))
-        return formulate_problem(self.inputs, gangs, pending.latest_submission())
+        return formulate_problem(self.inputs, gangs, pending.latest_submission_time())
 
 
 def inside(snapshot: Snapshot, settings: Profile | None = None) -> Inside:

@@ -7,8 +7,8 @@ import pytest
 
 from batchsched.api.core.device import AllocationResult
 from batchsched.api.core.pod import Pod, PodResourceClaim, PodResourceClaimStatus, PodSchedulingGroup
-from batchsched.api.decision import without_telemetry
-from batchsched.api.pod_devices import ClaimAllocation, PodDevices, ReservedPodDevices
+from batchsched.api.decision import without_measured_durations
+from batchsched.api.pod_devices import PodDevices, PodDevicesFromEarlierSession, ReservedClaimDevices
 from batchsched.api.snapshot import Snapshot
 from batchsched.plugins.dynamic_resources import node_search, plugin
 from batchsched.session.session import Session
@@ -389,17 +389,17 @@ def test_pods_of_a_gang_get_the_same_devices_at_once_as_one_by_one(monkeypatch, 
     at_once = schedule(state, TOGETHER)
     assert len(at_once.assignments) > 3
     monkeypatch.setattr(plugin, "nodes_surely_have_devices", lambda *_: False)
-    assert without_telemetry(schedule(state, TOGETHER)) == without_telemetry(at_once)
+    assert without_measured_durations(schedule(state, TOGETHER)) == without_measured_durations(at_once)
 
 
 def test_a_pod_without_claims_does_not_state_those_of_a_deleted_pod_of_its_name_that_is_being_bound():
     held = allocated("old-gpu", "gpu-0", pool="n0").status.allocation or AllocationResult()
-    devices = PodDevices((ClaimAllocation("team/old-gpu", held),), ("team/old-gpu",), uid="old")
+    devices = PodDevices((ReservedClaimDevices("team/old-gpu", held),), ("team/old-gpu",), uid="old")
     new = pod("x")
     new = msgspec.structs.replace(new, metadata=msgspec.structs.replace(new.metadata, uid="new"))
     state = replace(
         cluster(nodes(1), Snapshot(pods=(new,)), resource_slices=offered(1, 1)),
-        pod_devices=(ReservedPodDevices("team/x", devices),),
+        pod_devices=(PodDevicesFromEarlierSession("team/x", devices),),
     )
     (assignment,) = schedule(state).assignments
     assert (assignment.pod, assignment.claims) == ("x", ())

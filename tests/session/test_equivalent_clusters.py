@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.api.core.pod import POD_GROUP_LABEL
-from batchsched.api.decision import Decision, without_telemetry
+from batchsched.api.decision import Decision, without_measured_durations
 from batchsched.api.snapshot import Snapshot
 from batchsched.manifests.reader import read_manifests
 from batchsched.manifests.writer import to_json as manifests_of
@@ -78,7 +78,7 @@ def test_notation_of_quantities_does_not_change_the_decision(file: Path, seed: i
     notations = cache(partial(other_notation, dice=dice))
     plain = rewritten(file, cluster, same)
     other = rewritten(file, cluster, lambda whole: in_other_notations(whole, notations))
-    assert without_telemetry(schedule(other)) == without_telemetry(schedule(plain))
+    assert without_measured_durations(schedule(other)) == without_measured_durations(schedule(plain))
 
 
 # Other names

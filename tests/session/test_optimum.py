@@ -136,7 +136,7 @@ def weight(cluster: Snapshot, pod: Pod) -> float:
     """The dominant share with the age bonus, as the decision format states it."""
     totals: dict[str, int] = {}
     for node in cluster.nodes:
-        for resource, amount in node.parse_allocatable().items():
+        for resource, amount in node.parse_allocatable_in_base_units().items():
             totals[resource] = totals.get(resource, 0) + amount
     counted = [name for name in totals if name in ("cpu", "memory") or name.endswith("/gpu")]
     share = max(pod_requests(pod).get(name, 0) / totals[name] if totals[name] else 0.0 for name in counted)

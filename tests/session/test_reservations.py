@@ -13,7 +13,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Reservation
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
-from batchsched.session.reservations import ReservationRules, ReservedHead, compute_reservation
+from batchsched.session.reservations import ReservationRules, ReservedHead, compute_head_reservation
 from tests.session.clusters import on
 from tests.session.preemption.running import evicted, wanting
 from tests.session.preemption.running import running as running_gang
@@ -50,7 +50,7 @@ def running(name: str, seconds: int | None, *places: str) -> Snapshot:
 
 def shadow(snapshot: Snapshot, key: str):
     there = inside(snapshot, EASY)
-    return there, compute_reservation(there.inputs, there.gang(key), (), NOW)
+    return there, compute_head_reservation(there.inputs, there.gang(key), (), NOW)
 
 
 def test_reserved_start_is_the_first_end_after_which_the_head_fits():
@@ -91,13 +91,13 @@ def test_longer_gang_may_use_only_what_the_head_does_not_need():
     there, found = shadow(snapshot, "team/head")
     assert found is not None
     one = there.gang("team/x").parts[0].pod_class.requests[np.newaxis]
-    assert not found.try_backfill(np.array([1], np.int32), one)
+    assert not found.deduct_if_head_still_fits(np.array([1], np.int32), one)
     snapshot = cluster(nodes(4, gpu=1), running("a", 100, "n0"), gang("head", 3), gang("x", 1))
     there, found = shadow(snapshot, "team/head")
     assert found is not None
     one = there.gang("team/x").parts[0].pod_class.requests[np.newaxis]
-    assert found.try_backfill(np.array([1], np.int32), one)
-    assert not found.try_backfill(np.array([2], np.int32), one)
+    assert found.deduct_if_head_still_fits(np.array([1], np.int32), one)
+    assert not found.deduct_if_head_still_fits(np.array([2], np.int32), one)
 
 
 def test_reservation_respects_the_required_level_of_the_head():

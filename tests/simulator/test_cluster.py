@@ -3,7 +3,7 @@ from dataclasses import replace
 from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.crd.podgroup import PodGroup, PodGroupSpec
 from batchsched.api.decision import Assignment, Decision, Eviction, Nomination
-from batchsched.simulator.cluster import SimulatedCluster, SimulatedPods
+from batchsched.simulator.cluster import SimulatedCluster, SimulatedPodBuilder
 from batchsched.simulator.workload import TraceGang, create_pod_spec, create_rigid_arrival
 from tests.simulator.clusters import FirstComeScheduler, gangs_of
 
@@ -106,25 +106,25 @@ PODS = create_rigid_arrival(TraceGang("g", ((create_pod_spec({"cpu": "1"}), 2),)
 
 
 def test_a_bound_pod_runs_on_its_node_since_now():
-    pod = SimulatedPods().running_pod(PODS[0], "node-3", 1234)
+    pod = SimulatedPodBuilder().running_pod(PODS[0], "node-3", 1234)
     assert (pod.node, pod.key, pod.status.phase) == ("node-3", PODS[0].key, "Running")
     assert parse_timestamp(pod.status.start_time) == 1234.0
 
 
 def test_equal_pods_on_one_node_share_their_spec():
-    kubelet = SimulatedPods()
+    kubelet = SimulatedPodBuilder()
     first, second = (kubelet.running_pod(pod, "node-3", at) for at, pod in enumerate(PODS))
     assert first.spec is second.spec
     assert first.status != second.status
 
 
 def test_a_recreated_pod_equals_the_original_pending_pod():
-    kubelet = SimulatedPods()
+    kubelet = SimulatedPodBuilder()
     recreated = kubelet.recreated_pod(kubelet.running_pod(PODS[0], "node-3", 5))
     assert recreated == PODS[0]
     assert recreated.spec is PODS[0].spec
 
 
 def test_a_pod_that_another_kubelet_started_is_recreated_without_its_node():
-    started = SimulatedPods().running_pod(PODS[0], "node-3", 5)
-    assert SimulatedPods().recreated_pod(started) == PODS[0]
+    started = SimulatedPodBuilder().running_pod(PODS[0], "node-3", 5)
+    assert SimulatedPodBuilder().recreated_pod(started) == PODS[0]

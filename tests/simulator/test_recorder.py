@@ -2,7 +2,7 @@ from dataclasses import replace
 
 from batchsched.api.crd.base import CustomMeta
 from batchsched.api.crd.podgroup import PodGroup
-from batchsched.simulator.cluster import SimulatedPods
+from batchsched.simulator.cluster import SimulatedPodBuilder
 from batchsched.simulator.recorder import UsageRecorder
 from batchsched.simulator.result import QueueSeries
 from batchsched.simulator.run import RunSettings, simulate_workload
@@ -21,7 +21,7 @@ CPU = create_pod_spec({"cpu": "1"})
 
 def bound(spec, *places):
     arrival = create_rigid_arrival(TraceGang("g", ((spec, len(places)),), None), 0, 1)
-    kubelet = SimulatedPods()
+    kubelet = SimulatedPodBuilder()
     return [kubelet.running_pod(pod, node, 0) for pod, node in zip(arrival.pods, places, strict=True)]
 
 
@@ -78,10 +78,10 @@ def test_a_queue_has_a_row_for_each_second_in_which_it_changed():
     recorder.add_queue_requests("a", bound(CPU, "", ""))
     recorder.record_sample(5, 0, 0)
     recorder.record_sample(6, 0, 0)
-    recorder.add_bound_requests("a", bound(CPU, "node-0"))
+    recorder.add_queue_and_cluster_usage("a", bound(CPU, "node-0"))
     recorder.add_queue_requests("b", bound(CPU, ""))
     recorder.record_sample(7, 0, 0)
-    recorder.add_bound_requests("b", bound(CPU, "node-1"))
+    recorder.add_queue_and_cluster_usage("b", bound(CPU, "node-1"))
     recorder.record_sample(7, 0, 0)
     assert rows(recorder.queue_series()) == [
         (5, "a", (0,), (2000,)),

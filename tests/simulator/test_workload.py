@@ -10,7 +10,7 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput
 from batchsched.lab.simulation import simulate
-from batchsched.simulator.cluster import SimulatedPods
+from batchsched.simulator.cluster import SimulatedPodBuilder
 from batchsched.simulator.run import RunSettings
 from batchsched.simulator.workload import (
     TraceGang,
@@ -40,7 +40,7 @@ def snapshot(*gangs, slots=4, pods=()):
 
 
 def running(one, since, places):
-    kubelet = SimulatedPods()
+    kubelet = SimulatedPodBuilder()
     pods = tuple(kubelet.running_pod(pod, node, since) for pod, node in zip(one.pods, places, strict=True))
     return replace(one, pods=pods)
 

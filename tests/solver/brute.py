@@ -133,7 +133,7 @@ def side_pods(problem: Problem, row: ConstraintRow, d: int, counts: Counts) -> t
     """The pods in a domain of each side of a row; nothing if the row has no sides."""
     if row.on_second_side is None:
         return ()
-    inside = row.domain_of_nodes(problem.nodes)
+    inside = row.domain_by_node(problem.nodes)
     sides = [row.classes[row.on_second_side == second].tolist() for second in (False, True)]
     return tuple(sum(k for (c, n), k in counts.items() if c in side and inside[n] == d) for side in sides)
 

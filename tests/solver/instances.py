@@ -13,20 +13,20 @@ from batchsched.solver.problem import (
     ConstraintRow,
     Cut,
     Problem,
-    ProblemClasses,
     ProblemClassKinds,
     ProblemGangs,
     ProblemNodes,
+    ProblemPodClasses,
     ProblemQuotas,
     ProblemSubgroups,
     Sense,
-    UsedDomains,
+    UsedPreferredDomains,
 )
 
 COLUMNS = {
     "nodes": (ProblemNodes, ("free", "capacity", "levels", "partitions")),
     "kinds": (ProblemClassKinds, ("mask", "score")),
-    "classes": (ProblemClasses, ("kind", "gang", "subgroup", "count", "demand", "weight")),
+    "classes": (ProblemPodClasses, ("kind", "gang", "subgroup", "count", "demand", "weight")),
     "gangs": (
         ProblemGangs,
         ("need", "tier", "rank", "required", "preferred", "pinned", "fresh", "allowed"),
@@ -35,7 +35,7 @@ COLUMNS = {
         ProblemSubgroups,
         ("sub_gang", "sub_need", "sub_required", "sub_preferred", "sub_pinned"),
     ),
-    "used_domains": (UsedDomains, ("used_gang", "used_subgroup", "used_level", "used_domain")),
+    "used_domains": (UsedPreferredDomains, ("used_gang", "used_subgroup", "used_level", "used_domain")),
     "quotas": (ProblemQuotas, ("quota_covers", "quota_free", "quota_gangs")),
 }
 """The tables of a problem and their columns, under names that no other column has."""
@@ -190,7 +190,7 @@ def _extended(rng: np.random.Generator, problem: Problem) -> Problem:
     return replace(
         problem,
         gangs=replace(problem.gangs, pinned=np.where(pins, rng.integers(0, 3, gangs), -1).astype(np.int32)),
-        used_domains=UsedDomains(
+        used_domains=UsedPreferredDomains(
             gang=prefer,
             subgroup=np.full(len(prefer), -1, np.int32),
             level=problem.gangs.preferred[prefer],

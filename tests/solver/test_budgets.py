@@ -14,12 +14,12 @@ from batchsched.solver.cpsat import CpSatBudget
 from batchsched.solver.exact import solve_exact
 from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.improvement import search
-from batchsched.solver.objective import compare_solutions, compare_tier_values
+from batchsched.solver.objective import compare_objectives_by_tier, compare_solutions
 from batchsched.solver.planned_gangs import place_planned_gangs
 from batchsched.solver.problem import Problem, Solution, SolverBudget
 from batchsched.solver.small_session import solve_small_session
 from batchsched.solver.stage import solve
-from batchsched.solver.verify import verify_solution
+from batchsched.solver.verify import find_solution_faults
 from bench.solver.instances import generate, partitioned
 from bench.solver.problems import to_problem
 from bench.solver.small import small
@@ -58,7 +58,7 @@ def test_small_sessions_end_no_worse_with_a_larger_budget(seed: int, monkeypatch
     assert {answer.stage for answer in answers} == {"exact"}
     for fewer, more in pairwise(answers):
         assert compare_solutions(more, fewer) >= 0
-        assert verify_solution(problem, more) == ()
+        assert find_solution_faults(problem, more) == ()
         # Bounds hold for what a solution places in the tiers above: those of the first tier can be compared.
         assert more.bound[0] <= fewer.bound[0] + 1e-9
 
@@ -78,7 +78,9 @@ def test_bounds_of_another_solution_limit_only_tiers_below_equal_tiers():
     # Another value of the first tier says nothing about the tiers below, which have no room under these bounds.
     other = as_ceiling(optimum, [most[0] / 2, *most[1:]], [most[0], *([0.0] * (len(most) - 1))])
     assert (
-        compare_tier_values(solve_exact(problem, SolverBudget(), 0, None, other).objective, optimum.objective)
+        compare_objectives_by_tier(
+            solve_exact(problem, SolverBudget(), 0, None, other).objective, optimum.objective
+        )
         == 0
     )
 
@@ -100,7 +102,7 @@ def test_gangs_of_a_plan_are_placed_without_a_choice_among_gangs():
     spending = CpSatBudget(1.0, 30.0, 0)
     placed = place_planned_gangs(problem, optimum.taken, spending)
     assert placed is not None
-    assert verify_solution(problem, placed) == ()
+    assert find_solution_faults(problem, placed) == ()
     assert (placed.taken | ~optimum.taken).all()
     # A plan of all gangs does not fit, and says nothing.
     assert place_planned_gangs(problem, problem.gangs.allowed, spending) is None
@@ -109,4 +111,4 @@ def test_gangs_of_a_plan_are_placed_without_a_choice_among_gangs():
 def test_rounding_of_a_plan_does_not_cost_a_tier_what_nodes_hold():
     problem = to_problem(small(15))
     tiered, exact = (solve(problem, SolverBudget(exact_variables=variables)) for variables in (0, 2500))
-    assert compare_tier_values(tiered.objective, exact.objective) == 0
+    assert compare_objectives_by_tier(tiered.objective, exact.objective) == 0

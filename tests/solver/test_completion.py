@@ -4,12 +4,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from batchsched.solver.completion import place_remaining_gangs
+from batchsched.solver.completion import place_gangs_that_greedy_missed
 from batchsched.solver.exact import solve_exact
 from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.problem import Problem, SolverBudget
 from batchsched.solver.stage import solve
-from batchsched.solver.verify import verify_solution
+from batchsched.solver.verify import find_solution_faults
 from tests.solver.instances import problems, random_problem
 
 AGGREGATED = SolverBudget(exact_variables=0)
@@ -30,10 +30,10 @@ def test_a_gang_that_is_alone_is_placed_exactly_if_it_fits(seed: int, nodes: int
 @given(problems())
 def test_gangs_that_are_added_leave_the_solution_legal_and_its_bounds_valid(problem: Problem):
     floor = solve_greedy(problem)
-    if verify_solution(problem, floor):
+    if find_solution_faults(problem, floor):
         return  # the greedy repeats a placement that was cut
-    added = place_remaining_gangs(problem, floor, seed=0)
-    assert verify_solution(problem, added) == ()
+    added = place_gangs_that_greedy_missed(problem, floor, seed=0)
+    assert find_solution_faults(problem, added) == ()
     assert (added.taken >= floor.taken).all()
     assert (added.objective >= floor.objective).all()
     assert (added.bound >= added.objective).all()

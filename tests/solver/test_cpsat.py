@@ -151,7 +151,7 @@ def test_a_linear_program_is_solved_again_with_other_sides_and_upper_bounds():
     first = program.solve()
     assert first is not None
     assert first.worth == pytest.approx(6 * 9 / 5)
-    program.set_variable_upper_bounds(np.array([2]), np.array([1.0]))
+    program.set_variable_ranges_from_zero(np.array([2]), np.array([1.0]))
     second = program.solve()
     assert second is not None
     assert second.values[2] == pytest.approx(1.0)

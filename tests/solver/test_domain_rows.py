@@ -11,7 +11,7 @@ from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import Problem
 from batchsched.solver.tiered.domain_rows import DomainRowBuilder, RivalGangsRow
-from batchsched.solver.tiered.model import CandidateDomains, TieredModel
+from batchsched.solver.tiered.model import CandidateDomainSearch, TieredModel
 from batchsched.solver.tiered.node_pools import SlotCounter, build_pools
 from batchsched.solver.tiered.tier_solver import TierSolver
 from tests.solver.brute import brute
@@ -22,7 +22,9 @@ def rows_of(problem: Problem) -> list[RivalGangsRow]:
     packing = Packing(problem)
     supply = SlotCounter(packing)
     return list(
-        DomainRowBuilder(packing, supply, CandidateDomains(packing, supply, None).containments).rival_rows()
+        DomainRowBuilder(
+            packing, supply, CandidateDomainSearch(packing, supply, None).containments
+        ).rival_rows()
     )
 
 

@@ -6,13 +6,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsched.solver.domain_tree import DomainTree, level_costs
+from batchsched.solver.domain_tree import DomainTree, network_costs_by_level
 
 
 def tree(paths: list[list[int]], known: list[bool] | None = None) -> DomainTree:
     levels = np.array(paths, np.int32)
     return DomainTree(
-        levels, level_costs(len(levels)), np.array(known or [False] * levels.shape[1], np.bool_)
+        levels, network_costs_by_level(len(levels)), np.array(known or [False] * levels.shape[1], np.bool_)
     )
 
 

@@ -10,11 +10,11 @@ from batchsched.solver.cpsat import SolveLimits, maximise
 from batchsched.solver.exact import (
     add_packing_objective,
     add_preference_objective,
-    pack_onto_one_node,
+    pack_onto_one_node_if_optimal,
     solve_exact,
 )
 from batchsched.solver.greedy import solve_greedy
-from batchsched.solver.node_model import NodeModel, count_fitting_pods
+from batchsched.solver.node_model import NodeLevelModel, count_fitting_pods
 from batchsched.solver.objective import list_topology_preferences, preferred_level_cost
 from batchsched.solver.problem import (
     ALL_NODES,
@@ -25,7 +25,7 @@ from batchsched.solver.problem import (
     Solution,
     SolverBudget,
 )
-from batchsched.solver.verify import verify_solution
+from batchsched.solver.verify import find_solution_faults
 from tests.hash_seeds import outputs_by_hash_seed
 from tests.solver.brute import brute
 from tests.solver.instances import problem_of, problems
@@ -45,7 +45,7 @@ def placed(solution: Solution) -> dict[tuple[int, int], int]:
 def test_tier_values_gangs_and_preferred_cost_equal_the_optimum(problem: Problem):
     best = brute(problem)
     solution = solve_exact(problem, BUDGET, seed=1)
-    assert verify_solution(problem, solution) == ()
+    assert find_solution_faults(problem, solution) == ()
     assert solution.objective == pytest.approx(best.tiers, rel=1e-9, abs=1e-12)
     assert solution.bound == pytest.approx(best.tiers, rel=1e-9, abs=1e-12)
     assert int(solution.taken.sum()) == best.gangs
@@ -92,7 +92,7 @@ def test_a_refused_gang_cannot_be_added_even_when_this_sessions_pods_may_move(pr
 def test_without_a_budget_the_hint_is_kept_and_the_bound_still_holds(problem: Problem, other: Problem):
     best = brute(problem)
     nothing = solve_exact(problem, SolverBudget(deterministic=0.0), seed=1)
-    assert verify_solution(problem, nothing) == ()
+    assert find_solution_faults(problem, nothing) == ()
     assert _no_more(best.tiers[:1], nothing.bound[:1])
     optimum = solve_exact(problem, BUDGET, seed=1)
     kept = solve_exact(problem, SolverBudget(deterministic=0.0), seed=1, hint=optimum)
@@ -161,7 +161,7 @@ def test_a_row_violated_without_placements_does_not_prevent_other_placements():
     problem = problem_of([[4]], [{"pods": 1, "demand": [1]}, {"pods": 1, "demand": [1]}], rows=(row,))
     solution = solve_exact(problem, BUDGET, seed=1)
     assert solution.taken.tolist() == [False, True]
-    assert verify_solution(problem, solution) == ()
+    assert find_solution_faults(problem, solution) == ()
 
 
 @pytest.mark.parametrize("solve", [lambda problem: solve_exact(problem, BUDGET, seed=1), solve_greedy])
@@ -208,7 +208,7 @@ def test_current_values_stay_legal_and_count_gangs_before_preferred_cost(problem
     best = solve_exact(problem, SolverBudget(deterministic=5.0), seed=0)
     seen = []
     for placed in (solution, best):
-        model = NodeModel(problem)
+        model = NodeLevelModel(problem)
         triples = zip(placed.classes.tolist(), placed.nodes.tolist(), placed.counts.tolist(), strict=True)
         values = model.variable_values_of_placements(triples)
         assert values is not None
@@ -239,18 +239,18 @@ def with_free_capacity_and_without_preferences(problem: Problem) -> Problem:
 @given(problems().map(with_free_capacity_and_without_preferences))
 def test_no_packing_of_the_same_pods_is_better_than_the_one_node_they_are_moved_to(problem: Problem):
     solution = solve_exact(problem, SolverBudget(deterministic=0.0), seed=0, hint=solve_greedy(problem))
-    model = NodeModel(problem)
+    model = NodeLevelModel(problem)
     triples = zip(solution.classes.tolist(), solution.nodes.tolist(), solution.counts.tolist(), strict=True)
     values = model.variable_values_of_placements(triples)
     assert values is not None
-    packed = pack_onto_one_node(model, values)
+    packed = pack_onto_one_node_if_optimal(model, values)
     if packed is None:
         return
     assert model.is_satisfied_by(packed)
     placed_pods = np.bincount(model.classes, packed[: len(model.classes)])
     assert (placed_pods == np.bincount(model.classes, values[: len(model.classes)])).all()
     for index, count in enumerate(placed_pods.tolist()):
-        model.add_sum(np.flatnonzero(model.classes == index), lower=count)
+        model.add_sum_constraint(np.flatnonzero(model.classes == index), lower=count)
     packed, objective = add_packing_objective(model, packed)
     best = maximise(model, objective, SolveLimits(deterministic=20.0, guard_seconds=60.0))
     assert best.proved
@@ -273,7 +273,7 @@ def test_few_pods_on_many_nodes_are_packed_onto_the_best_node_without_a_search()
 @pytest.mark.properties
 @given(problems())
 def test_the_models_rows_admit_the_optimum_of_brute_force(problem: Problem):
-    model = NodeModel(problem)
+    model = NodeLevelModel(problem)
     values = model.variable_values_of_placements((c, n, k) for (c, n), k in brute(problem).counts.items())
     assert values is not None
     assert model.is_satisfied_by(values)
@@ -282,7 +282,7 @@ def test_the_models_rows_admit_the_optimum_of_brute_force(problem: Problem):
 @pytest.mark.properties
 @given(problems())
 def test_the_model_admits_its_own_answer(problem: Problem):
-    model = NodeModel(problem)
+    model = NodeLevelModel(problem)
     solution = solve_exact(problem, SolverBudget(deterministic=5.0), seed=0)
     triples = zip(solution.classes.tolist(), solution.nodes.tolist(), solution.counts.tolist(), strict=True)
     values = model.variable_values_of_placements(triples)
@@ -298,7 +298,7 @@ def test_counts_exist_only_where_a_pod_fits():
     ]
     problem = problem_of([[8], [3]], gangs, levels=[[0, 1]])
     assert count_fitting_pods(problem).tolist() == [[2, 0], [0, 3], [0, 0]]
-    assert NodeModel(problem).variable_values_of_placements([(0, 1, 1)]) is None
+    assert NodeLevelModel(problem).variable_values_of_placements([(0, 1, 1)]) is None
 
 
 def test_a_cut_forbids_its_counts_and_nothing_else():
@@ -308,7 +308,7 @@ def test_a_cut_forbids_its_counts_and_nothing_else():
     problem = problem_of(
         [[2]], [{"pods": 2, "need": 1, "demand": [1]}], cuts=(Cut(0, one(0), one(0), one(2)),)
     )
-    model = NodeModel(problem)
+    model = NodeLevelModel(problem)
     refused, other = (
         model.variable_values_of_placements([(0, 0, 2)]),
         model.variable_values_of_placements([(0, 0, 1)]),

@@ -9,10 +9,10 @@ from hypothesis import given
 from batchsched.solver.exact import solve_exact
 from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.improvement.exact_search import ExactSearch
-from batchsched.solver.objective import compare_solutions, max_tier_values
+from batchsched.solver.objective import compare_solutions, objective_upper_bounds_by_tier
 from batchsched.solver.problem import Problem, SolverBudget
 from batchsched.solver.stage import solve
-from batchsched.solver.verify import verify_solution
+from batchsched.solver.verify import find_solution_faults
 from bench.solver.problems import to_problem
 from bench.solver.small import small
 from tests.solver.brute import brute
@@ -24,9 +24,9 @@ from tests.solver.instances import problems
 def test_search_is_legal_and_never_worse_and_keeps_only_bounds_that_hold(problem: Problem):
     problem = replace(problem, rows=(), cuts=())
     first, best = solve_greedy(problem), brute(problem)
-    first = replace(first, bound=max_tier_values(problem))
+    first = replace(first, bound=objective_upper_bounds_by_tier(problem))
     searched = ExactSearch(problem, SolverBudget(), 0).improve_solution(first, 0.05)
-    assert verify_solution(problem, searched) == ()
+    assert find_solution_faults(problem, searched) == ()
     assert compare_solutions(searched, first) >= 0
     for tier, optimum in enumerate(best.tiers):
         assert searched.bound[tier] >= searched.objective[tier] - 1e-9

@@ -4,18 +4,22 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from batchsched.solver.greedy import group_numbers_of_equal_single_pod_gangs, solve_greedy, solve_job_by_job
+from batchsched.solver.greedy import (
+    group_numbers_of_equal_single_pod_gangs,
+    solve_greedy,
+    solve_like_other_batch_schedulers,
+)
 from batchsched.solver.packing.free_capacity import FreeCapacity
 from batchsched.solver.problem import Problem
-from batchsched.solver.verify import verify_solution
+from batchsched.solver.verify import find_solution_faults
 from tests.solver.instances import one_gang, problem_of, problems
 
 
 @pytest.mark.properties
 @given(problems())
 def test_placements_of_the_greedy_are_legal(problem: Problem):
-    assert verify_solution(problem, solve_greedy(problem)) == ()
-    assert verify_solution(problem, solve_job_by_job(problem)) == ()
+    assert find_solution_faults(problem, solve_greedy(problem)) == ()
+    assert find_solution_faults(problem, solve_like_other_batch_schedulers(problem)) == ()
 
 
 def test_gang_of_three_binds_nothing_on_two_free_nodes():
@@ -52,7 +56,7 @@ def test_surplus_pods_come_after_every_minimum_of_their_tier():
 
 def test_the_job_by_job_reference_fills_the_fullest_node_first():
     problem = problem_of([[8, 8], [4, 8]], [{"pods": 2, "demand": [2, 2]}])
-    assert solve_job_by_job(problem).nodes.tolist() == [1]
+    assert solve_like_other_batch_schedulers(problem).nodes.tolist() == [1]
 
 
 def test_the_greedy_places_the_largest_pods_of_a_gang_first_and_the_reference_does_not():
@@ -62,7 +66,7 @@ def test_the_greedy_places_the_largest_pods_of_a_gang_first_and_the_reference_do
         **one_gang(4, 2),
     )
     assert solve_greedy(problem).taken.all()
-    assert not solve_job_by_job(problem).taken.any()
+    assert not solve_like_other_batch_schedulers(problem).taken.any()
 
 
 RACKS = [[0, 0, 1, 1]]

@@ -9,7 +9,7 @@ import pytest
 from batchsched.ports.external import NoTelemetry
 from batchsched.solver import stage
 from batchsched.solver.cpsat import estimate_solve_work
-from batchsched.solver.greedy import solve_greedy, solve_job_by_job
+from batchsched.solver.greedy import solve_greedy, solve_like_other_batch_schedulers
 from batchsched.solver.improvement import neighbourhood
 from batchsched.solver.improvement.neighbourhood import GangNeighbourhood, NeighbourhoodChooser
 from batchsched.solver.improvement.search import (
@@ -24,7 +24,7 @@ from batchsched.solver.improvement.subproblem import NeighbourhoodProblem
 from batchsched.solver.objective import compare_solutions
 from batchsched.solver.problem import Problem, SolverBudget
 from batchsched.solver.stage import solve
-from batchsched.solver.verify import verify_solution
+from batchsched.solver.verify import find_solution_faults
 from bench.solver.instances import generate, partitioned
 from bench.solver.problems import to_problem
 from tests.hash_seeds import outputs_by_hash_seed
@@ -41,7 +41,7 @@ def test_an_improved_solution_is_legal_and_never_worse_by_tier(tiers: int):
         problem = to_problem(generate(128, 40, seed, tiers=tiers, noisy=True))
         greedy = solve_greedy(problem)
         improved = improve_solution(problem, greedy, 0.5, SolverBudget(), 0)
-        assert verify_solution(problem, improved) == ()
+        assert find_solution_faults(problem, improved) == ()
         gains.append(compare_solutions(improved, greedy))
     assert min(gains) >= 0
     assert max(gains) == 1
@@ -50,7 +50,7 @@ def test_an_improved_solution_is_legal_and_never_worse_by_tier(tiers: int):
 @pytest.mark.parametrize("seed", [0, 1])
 def test_more_units_never_give_a_worse_solution(seed: int):
     problem = to_problem(partitioned(64, 16, seed))
-    first = solve_job_by_job(problem)
+    first = solve_like_other_batch_schedulers(problem)
     answers = [improve_solution(problem, first, units, SolverBudget(), 0) for units in (0.01, 0.2, 0.4, 0.8)]
     for fewer, more in zip([first, *answers], answers, strict=False):
         assert compare_solutions(more, fewer) >= 0
@@ -94,7 +94,7 @@ def test_the_incumbent_of_a_neighbourhood_is_legal_there():
             solution,
             selection.choose_neighbourhood(number % 4, number, solution, takes_all_gangs=number < 4),
         )
-        assert verify_solution(part.problem, part.incumbent) == ()
+        assert find_solution_faults(part.problem, part.incumbent) == ()
         assert compare_solutions(part.to_whole_problem(solution, part.incumbent), solution) == 0
 
 
@@ -169,4 +169,4 @@ def test_a_session_that_the_rounds_leave_open_ends_no_worse(monkeypatch: pytest.
     rounds = solve(problem, SolverBudget(exact_variables=0))
     assert compare_solutions(improved, rounds) >= 0
     assert (improved.bound >= improved.objective).all()
-    assert verify_solution(problem, improved) == ()
+    assert find_solution_faults(problem, improved) == ()

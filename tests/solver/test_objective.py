@@ -6,15 +6,15 @@ import numpy as np
 
 from batchsched.solver.objective import (
     ALL_CLASSES,
+    compare_objectives_by_tier,
     compare_solutions,
-    compare_tier_values,
-    count_required_pods,
+    count_pods_still_required,
     count_tiers,
     lower_bound_of_minimum_requests,
     mask_gangs_beyond_quotas,
-    max_tier_values,
+    objective_upper_bounds_by_tier,
+    objectives_by_tier,
     preferred_level_cost,
-    tier_values,
 )
 from batchsched.solver.problem import UNLIMITED, Problem, ProblemSubgroups, Solution
 from tests.solver.instances import problem_of
@@ -28,7 +28,7 @@ def placed(problem: Problem, *triples: tuple[int, int, int]) -> Solution:
     classes, nodes, counts = (
         (ints(*part) for part in zip(*triples, strict=True)) if triples else (ints(),) * 3
     )
-    values = tier_values(problem, classes, counts)
+    values = objectives_by_tier(problem, classes, counts)
     return Solution(classes, nodes, counts, np.ones(len(problem.gangs.need), np.bool_), values, values)
 
 
@@ -48,13 +48,13 @@ def test_a_gang_needs_no_less_than_its_subgroups():
         [[1]], [{"pods": 5, "need": 2, "demand": [1]}, {"pods": 5, "need": 4, "demand": [1]}]
     )
     inner = replace(problem, subgroups=replace(problem.subgroups, gang=ints(0, 0, 1), need=ints(2, 1, 1)))
-    assert count_required_pods(inner).tolist() == [3, 4]
+    assert count_pods_still_required(inner).tolist() == [3, 4]
 
 
 def test_the_first_tier_that_differs_decides_and_rounding_does_not():
-    assert compare_tier_values(np.array([1.0, 5.0]), np.array([1.0, 7.0])) == -1
-    assert compare_tier_values(np.array([2.0, 5.0]), np.array([1.0, 7.0])) == 1
-    assert compare_tier_values(np.array([0.1 + 0.2, 5.0]), np.array([0.3, 5.0])) == 0
+    assert compare_objectives_by_tier(np.array([1.0, 5.0]), np.array([1.0, 7.0])) == -1
+    assert compare_objectives_by_tier(np.array([2.0, 5.0]), np.array([1.0, 7.0])) == 1
+    assert compare_objectives_by_tier(np.array([0.1 + 0.2, 5.0]), np.array([0.3, 5.0])) == 0
 
 
 def test_each_domain_beyond_the_first_costs_the_gangs_weight():
@@ -138,5 +138,5 @@ def test_the_number_of_gangs_decides_among_equal_tiers():
 def test_the_ceiling_counts_every_pod_of_allowed_gangs():
     gangs = [{"pods": 2, "demand": [1]}, {"pods": 3, "demand": [1], "tier": 1, "allowed": False}]
     problem = problem_of([[1]], gangs)
-    assert max_tier_values(problem).tolist() == [2.0, 0.0]
-    assert tier_values(problem, ALL_CLASSES, np.array([1, 1])).tolist() == [1.0, 1.0]
+    assert objective_upper_bounds_by_tier(problem).tolist() == [2.0, 0.0]
+    assert objectives_by_tier(problem, ALL_CLASSES, np.array([1, 1])).tolist() == [1.0, 1.0]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.packing.free_capacity import FreeCapacity
-from batchsched.solver.packing.limits import QuotaLedger
+from batchsched.solver.packing.limits import RemainingQuotas
 from batchsched.solver.packing.node_order import NodeOrder
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import (
@@ -20,7 +20,7 @@ from batchsched.solver.problem import (
     position_lists_by_group,
     positions_by_group,
 )
-from batchsched.solver.verify import verify_solution
+from batchsched.solver.verify import find_solution_faults
 from tests.solver.instances import one_gang, problem_of, problems
 
 RACKS = [[0, 0, 1, 1]]
@@ -142,32 +142,32 @@ def test_equal_single_pods_that_are_placed_already_are_not_placed_again():
 
 def test_placing_a_whole_gang_places_no_pod_if_not_all_fit():
     room = FreeCapacity(problem_of([[2], [2]], [{"pods": 5, "demand": [1]}]))
-    assert room.place_up_to(0, 5, whole=True) == 0
-    assert room.place_up_to(0, 5) == 4
+    assert room.place_pods_up_to(0, 5, whole=True) == 0
+    assert room.place_pods_up_to(0, 5) == 4
     assert room.waiting == [1]
 
 
 def test_at_most_one_node_for_each_pod_is_chosen_and_the_last_takes_the_rest():
     room = FreeCapacity(problem_of([[2], [5], [4], [0]], [{"pods": 6, "demand": [1]}]), plain=True)
-    assert room.place_up_to(0, 3) == 3
+    assert room.place_pods_up_to(0, 3) == 3
     assert room.free[0].tolist() == [0, 5, 3, 0]
-    assert room.place_up_to(0, 3) == 3
+    assert room.place_pods_up_to(0, 3) == 3
     assert room.free[0].tolist() == [0, 5, 0, 0]
 
 
 def test_triples_are_summed_without_pods_that_were_moved():
     room = FreeCapacity(problem_of([[4], [4]], [{"pods": 3, "demand": [1]}]))
-    room.place_unchecked(0, np.array([0]), np.array([2]))
-    room.place_unchecked(0, np.array([0]), np.array([-2]))
-    room.place_unchecked(0, np.array([1]), np.array([3]))
+    room.change_placed_pods_unchecked(0, np.array([0]), np.array([2]))
+    room.change_placed_pods_unchecked(0, np.array([0]), np.array([-2]))
+    room.change_placed_pods_unchecked(0, np.array([1]), np.array([3]))
     classes, nodes, counts = room.placements()
     assert (classes.tolist(), nodes.tolist(), counts.tolist()) == ([0], [1], [3])
 
 
 def test_withdrawing_a_gang_frees_its_room_and_repeating_takes_it_again():
     room = FreeCapacity(problem_of([[4]], [{"pods": 2, "demand": [1]}, {"pods": 1, "demand": [1]}]))
-    room.place_up_to(0, 2)
-    room.place_up_to(1, 1)
+    room.place_pods_up_to(0, 2)
+    room.place_pods_up_to(1, 1)
     gone = room.withdraw_gangs({0})
     assert room.free[0].tolist() == [3]
     for entry in gone:
@@ -177,7 +177,7 @@ def test_withdrawing_a_gang_frees_its_room_and_repeating_takes_it_again():
 
 def test_only_the_given_nodes_are_used():
     room = FreeCapacity(problem_of([[4], [4], [4]], [{"pods": 9, "demand": [1]}]))
-    assert room.place_up_to(0, 9, np.array([1, 2])) == 8
+    assert room.place_pods_up_to(0, 9, np.array([1, 2])) == 8
     assert room.free[0].tolist() == [4, 0, 0]
 
 
@@ -238,7 +238,7 @@ def test_a_spread_is_filled_to_its_lower_limits_before_the_rest():
     problem = problem_of([[9], [9], [9]], [gang], rows=rows, partitions=(zones,))
     solution = solve_greedy(problem)
     assert solution.taken.all()
-    assert verify_solution(problem, solution) == ()
+    assert find_solution_faults(problem, solution) == ()
 
 
 def test_an_already_violated_row_is_not_violated_further():
@@ -267,8 +267,8 @@ def test_a_quota_that_its_gangs_cannot_exceed_is_not_counted():
         quota_free=np.array([[3], [2]]),
         quota_gangs=np.full(2, 9),
     )
-    assert QuotaLedger(problem).binding.tolist() == [True, False]
-    assert QuotaLedger(
+    assert RemainingQuotas(problem).binding.tolist() == [True, False]
+    assert RemainingQuotas(
         replace(problem, gangs=replace(problem.gangs, allowed=np.array([True, False])))
     ).binding.tolist() == [False, False]
 
@@ -361,7 +361,7 @@ def test_surplus_that_violates_a_lower_limit_is_taken_back():
     row = ConstraintRow(EVERY_NODE, ints(0), -np.ones(1, np.int64), np.array([-1]), Sense.AT_LEAST)
     problem = problem_of([[9]], [{"pods": 4, "need": 1, "demand": [1]}], rows=(row,))
     solution = solve_greedy(problem)
-    assert verify_solution(problem, solution) == ()
+    assert find_solution_faults(problem, solution) == ()
     assert solution.counts.tolist() == [1]
 
 

@@ -8,16 +8,16 @@ from hypothesis import given
 
 from batchsched.solver.exact import solve_exact
 from batchsched.solver.greedy import pack_greedily, solve_greedy
-from batchsched.solver.objective import compare_tier_values
+from batchsched.solver.objective import compare_objectives_by_tier
 from batchsched.solver.problem import ALL_NODES, UNLIMITED, ConstraintRow, Problem, SolverBudget
 from batchsched.solver.quota_selection import (
+    build_gang_subset_problem,
     is_limited_by_quotas_only,
     merge_into_one_node,
     solve_by_quotas,
-    take_gang_subset,
 )
 from batchsched.solver.stage import solve
-from batchsched.solver.verify import verify_solution
+from batchsched.solver.verify import find_solution_faults
 from tests.solver.brute import brute
 from tests.solver.instances import problem_of, problems
 
@@ -45,7 +45,7 @@ def test_gangs_that_share_a_limit_are_selected_by_weight_and_not_by_rank():
     assert solution.taken.tolist() == [False, True, True]
     assert solution.stage == "quotas"
     assert solution.gap == 0.0
-    assert verify_solution(problem, solution) == ()
+    assert find_solution_faults(problem, solution) == ()
 
 
 def test_surplus_counts_against_the_limit_too():
@@ -67,13 +67,13 @@ def test_placements_of_the_greedy_that_match_the_choice_are_kept():
     assert answer is not None
     assert answer.taken.tolist() == [True, False, True]
     assert answer.nodes[answer.classes == 0].tolist() == floor.nodes[floor.classes == 0].tolist()
-    assert verify_solution(problem, answer) == ()
+    assert find_solution_faults(problem, answer) == ()
 
 
 def test_a_choice_that_does_not_fit_on_the_nodes_is_discarded():
     problem = limited([[3], [3], [3]], [gang | {"demand": [2]} for gang in THREE], 8)
     assert solve_by_quotas(pack_greedily(problem), PLENTY, 0, solve_greedy(problem)) is None
-    assert verify_solution(problem, solve(problem, SolverBudget(exact_variables=0))) == ()
+    assert find_solution_faults(problem, solve(problem, SolverBudget(exact_variables=0))) == ()
 
 
 def test_a_problem_limited_by_nodes_is_not_solved_by_quota_selection():
@@ -85,7 +85,7 @@ def test_a_problem_limited_by_nodes_is_not_solved_by_quota_selection():
 @given(problems())
 def test_the_choice_bounds_every_placement(problem: Problem):
     best, choice = brute(problem), solve_exact(merge_into_one_node(problem), PLENTY, 0)
-    assert compare_tier_values(choice.bound, np.array(best.tiers)) >= 0
+    assert compare_objectives_by_tier(choice.bound, np.array(best.tiers)) >= 0
 
 
 @pytest.mark.properties
@@ -94,22 +94,22 @@ def test_the_selected_placement_is_legal_and_optimal(problem: Problem):
     uncut = replace(problem, cuts=())
     answer = solve_by_quotas(pack_greedily(uncut), PLENTY, 0, solve_greedy(uncut))
     if answer is not None:
-        assert verify_solution(uncut, answer) == ()
-        assert compare_tier_values(answer.objective, np.array(brute(uncut).tiers)) == 0
+        assert find_solution_faults(uncut, answer) == ()
+        assert compare_objectives_by_tier(answer.objective, np.array(brute(uncut).tiers)) == 0
 
 
 MIXED = [{"pods": 1, "demand": [1]}, {"pods": 2, "demand": [2], "tier": 1}, {"pods": 3, "demand": [1]}]
 
 
 def test_renumbered_gangs_keep_their_demands():
-    subset = take_gang_subset(problem_of([[9]], MIXED), np.array([False, True, True]))
+    subset = build_gang_subset_problem(problem_of([[9]], MIXED), np.array([False, True, True]))
     assert subset.problem.classes.gang.tolist() == [0, 1]
     assert subset.problem.classes.count.tolist() == [2, 3]
     assert subset.problem.gangs.tier.tolist() == [1, 0]
 
 
 def test_a_solution_comes_back_under_the_old_numbers():
-    subset = take_gang_subset(problem_of([[9]], MIXED), np.array([True, False, True]))
+    subset = build_gang_subset_problem(problem_of([[9]], MIXED), np.array([True, False, True]))
     solution = subset.to_whole_problem(solve_greedy(subset.problem))
     assert solution.classes.tolist() == [0, 2]
     assert solution.taken.tolist() == [True, False, True]
@@ -119,7 +119,7 @@ def test_a_solution_comes_back_under_the_old_numbers():
 def test_subset_of_a_problem_with_rows_is_refused():
     row = ConstraintRow(ALL_NODES, np.zeros(1, np.int32), np.ones(1, np.int64), np.array([1]))
     with pytest.raises(ValueError, match="rows and cuts"):
-        take_gang_subset(problem_of([[9]], MIXED, rows=(row,)), np.ones(3, np.bool_))
+        build_gang_subset_problem(problem_of([[9]], MIXED, rows=(row,)), np.ones(3, np.bool_))
 
 
 @pytest.mark.properties
@@ -128,8 +128,8 @@ def test_an_omitted_gang_is_not_allowed(problem: Problem):
     loose = replace(problem, rows=(), cuts=())
     kept = np.arange(len(loose.gangs.need)) > 0
     budget = SolverBudget(deterministic=20.0)
-    subset = take_gang_subset(loose, kept)
+    subset = build_gang_subset_problem(loose, kept)
     alone = subset.to_whole_problem(solve_exact(subset.problem, budget, 0))
     refused = replace(loose, gangs=replace(loose.gangs, allowed=loose.gangs.allowed & kept))
-    assert verify_solution(refused, alone) == ()
+    assert find_solution_faults(refused, alone) == ()
     assert np.allclose(alone.objective, solve_exact(refused, budget, 0).objective)

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.solver import stage
-from batchsched.solver.greedy import pack_greedily, solve_greedy, solve_job_by_job
+from batchsched.solver.greedy import pack_greedily, solve_greedy, solve_like_other_batch_schedulers
 from batchsched.solver.objective import compare_solutions, mask_unplaceable_pod_classes
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import NONE, UNLIMITED, Cut, Problem, Solution, SolverBudget
-from batchsched.solver.stage import is_greedy_optimal, solve
-from batchsched.solver.verify import verify_solution
+from batchsched.solver.stage import is_greedy_known_optimal, solve
+from batchsched.solver.verify import find_solution_faults
 from bench.solver.instances import generate, uncontended
 from bench.solver.problems import to_problem
 from tests.hash_seeds import outputs_by_hash_seed
@@ -35,7 +35,7 @@ def lexicographic(values: np.ndarray, optimum: tuple[float, ...]) -> int:
 @given(problems())
 def test_the_aggregated_stage_is_legal_and_its_bounds_hold(problem: Problem):
     solution = solve(problem, AGGREGATED)
-    assert verify_solution(problem, solution) == ()
+    assert find_solution_faults(problem, solution) == ()
     best = brute(problem)
     assert lexicographic(solution.objective, best.tiers) <= 0
     for tier, optimum in enumerate(best.tiers):
@@ -58,10 +58,10 @@ def test_a_contended_session_is_solved_within_the_gap_and_never_behind_greedy_or
     for seed in range(3):
         problem = to_problem(generate(300, 40, seed, tiers=tiers))
         solution = solve(problem, SolverBudget())
-        assert verify_solution(problem, solution) == ()
+        assert find_solution_faults(problem, solution) == ()
         assert solution.stage in ("aggregated", "quotas")
         assert compare_solutions(solution, solve_greedy(problem)) >= 0
-        assert compare_solutions(solution, solve_job_by_job(problem)) >= 0
+        assert compare_solutions(solution, solve_like_other_batch_schedulers(problem)) >= 0
         gaps.append(solution.gap)
     assert np.median(gaps) <= 0.02
 
@@ -90,13 +90,13 @@ def without_lower_tiers(problem: Problem, solution: Solution, tier: int) -> Pack
     for gang in np.flatnonzero(
         solution.taken & (gangs.tier <= tier) & (np.array(packing.needs) > 0)
     ).tolist():
-        packing.room.increment_gang_counts(gang)
+        packing.room.count_gang_as_placed(gang)
         packing.taken[gang] = True
     for index, number, count in zip(solution.classes, solution.nodes, solution.counts, strict=True):
         gang, part = int(problem.classes.gang[index]), int(problem.classes.subgroup[index])
         if gangs.tier[gang] > tier:
             continue
-        packing.room.place_unchecked(int(index), np.array([number]), np.array([count], np.int64))
+        packing.room.change_placed_pods_unchecked(int(index), np.array([number]), np.array([count], np.int64))
         if gangs.required[gang] != NONE:
             packing.domain_of[gang] = int(problem.nodes.levels[gangs.required[gang], number])
         if part != NONE and subgroups.required[part] != NONE:
@@ -146,7 +146,7 @@ def test_a_placement_that_was_cut_does_not_come_again():
         again = replace(problem, cuts=(cut,))
         second = solve(again, budget)
         assert second.taken[0]
-        assert verify_solution(again, second) == ()
+        assert find_solution_faults(again, second) == ()
 
 
 def test_a_gang_that_is_cut_twice_is_given_up_by_the_aggregated_model():
@@ -159,7 +159,7 @@ def test_a_gang_that_is_cut_twice_is_given_up_by_the_aggregated_model():
 @pytest.mark.discards_solutions
 def test_an_answer_with_faults_is_logged_and_replaced_by_the_greedy(monkeypatch, caplog):
     problem = problem_of([[4]], [{"pods": 3, "demand": [1]}, {"pods": 4, "demand": [1]}])
-    monkeypatch.setattr(stage, "verify_solution", lambda *_: ("a planted fault",))
+    monkeypatch.setattr(stage, "find_solution_faults", lambda *_: ("a planted fault",))
     solution = solve(problem, SolverBudget())
     assert compare_solutions(solution, solve_greedy(problem)) == 0
     assert "a planted fault" in caplog.text
@@ -210,7 +210,7 @@ def test_a_solution_with_gangs_and_equal_single_pods_is_not_discarded(seed: int)
     gangs += [{"pods": 1, "demand": [1]} for _ in range(8)]
     problem = problem_of([[4]] * 12, [gangs[number] for number in rng.permutation(len(gangs))])
     solution = solve(problem, AGGREGATED)
-    assert verify_solution(problem, solution) == ()
+    assert find_solution_faults(problem, solution) == ()
     assert compare_solutions(solution, solve_greedy(problem)) >= 0
 
 
@@ -237,5 +237,5 @@ def test_a_greedy_solution_of_a_small_session_is_not_final_if_another_node_has_a
     problem = problem_of([[1], [1]], [{"pods": 1, "demand": [1]}], score=np.array([[0, 5]]))
     floor = solve_greedy(replace(problem, kinds=replace(problem.kinds, score=np.array([[5, 0]]))))
     assert floor.nodes.tolist() == [0]
-    assert not is_greedy_optimal(problem, floor, small=True)
-    assert is_greedy_optimal(problem, floor, small=False)
+    assert not is_greedy_known_optimal(problem, floor, small=True)
+    assert is_greedy_known_optimal(problem, floor, small=False)

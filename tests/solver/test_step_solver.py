@@ -47,7 +47,7 @@ class FakeProcesses(SolverWorkers, SharedInput):
 
     @property
     @override
-    def process_count_with_session(self) -> int:
+    def process_count_including_session(self) -> int:
         return self.workers
 
     @override
@@ -97,7 +97,9 @@ def test_after_a_lost_process_no_more_steps_are_submitted():
     problem = contended(1)
     improve_solution(problem, solve_greedy(problem), 2.0, SolverBudget(), 0, processes)
     # Those after the first step, and one more when the result of the second one is missing.
-    assert processes.submitted == step_solver.STEPS_PER_PROCESS * processes.process_count_with_session + 1
+    assert (
+        processes.submitted == step_solver.STEPS_PER_PROCESS * processes.process_count_including_session + 1
+    )
 
 
 def test_a_solution_within_the_accepted_gap_starts_no_process():

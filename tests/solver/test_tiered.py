@@ -11,8 +11,8 @@ from batchsched.ports.external import NoTelemetry
 from batchsched.solver.cpsat import CpSatBudget
 from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.objective import (
+    compare_objectives_by_tier,
     compare_solutions,
-    compare_tier_values,
     count_placed_pods,
     preferred_level_cost,
 )
@@ -24,7 +24,7 @@ from batchsched.solver.tiered.model import (
     MAX_BEST_FIT_DOMAINS,
     MAX_FRUGAL_DOMAINS,
     MAX_SCATTERED_DOMAINS,
-    CandidateDomains,
+    CandidateDomainSearch,
     TieredModel,
 )
 from batchsched.solver.tiered.node_pools import SlotCounter, build_pools
@@ -32,7 +32,7 @@ from batchsched.solver.tiered.rounding import round_to_nodes
 from batchsched.solver.tiered.rounds import BaselineSolutions, TieredRoundSolver
 from batchsched.solver.tiered.tier_solver import TierSolver
 from batchsched.solver.tiered.transport import PoolTransport
-from batchsched.solver.verify import verify_solution
+from batchsched.solver.verify import find_solution_faults
 from bench.solver.instances import generate
 from bench.solver.problems import to_problem
 from tests.solver.brute import brute
@@ -45,13 +45,15 @@ def domains_of(free: list[int], *, levels: list[list[int]], required: int = 0, k
     gang = {"pods": 1, "demand": [2], "required": required}
     problem = problem_of([[room] for room in free], [gang], levels=levels)
     packing = Packing(problem)
-    return CandidateDomains(packing, SlotCounter(packing), solve_greedy(problem) if keep else None), packing
+    return CandidateDomainSearch(
+        packing, SlotCounter(packing), solve_greedy(problem) if keep else None
+    ), packing
 
 
 def test_candidates_hold_the_gang_and_are_no_more_than_twelve_and_the_incumbents():
     free = [1 + index % 9 for index in range(NODES)]
     domains, packing = domains_of(free, levels=[list(range(NODES))])
-    cells = domains.cells_of_gang(0, packing.pod_classes_of_gang(0))
+    cells = domains.candidate_domains_of_gang(0, packing.pod_classes_of_gang(0))
     assert len(cells) <= MAX_BEST_FIT_DOMAINS + MAX_FRUGAL_DOMAINS + MAX_SCATTERED_DOMAINS + 1
     assert all(free[cell.areas[0][1]] >= 2 for cell in cells)
     assert int(solve_greedy(packing.problem).nodes[0]) in {cell.areas[0][1] for cell in cells}
@@ -63,7 +65,7 @@ def test_domains_where_a_gang_breaks_no_large_group_of_devices_are_candidates():
     gangs = [{"pods": 2, "demand": [4], "required": 0}, {"pods": 1, "demand": [8]}]
     levels = [[index // 2 for index in range(2 * NODES)]]
     packing = Packing(problem_of(free, gangs, levels=levels))
-    cells = CandidateDomains(packing, SlotCounter(packing), None).cells_of_gang(
+    cells = CandidateDomainSearch(packing, SlotCounter(packing), None).candidate_domains_of_gang(
         0, packing.pod_classes_of_gang(0)
     )
     assert NODES - 1 in {cell.areas[0][1] for cell in cells}
@@ -71,7 +73,7 @@ def test_domains_where_a_gang_breaks_no_large_group_of_devices_are_candidates():
 
 def test_the_model_for_bounds_has_one_cell_for_all_candidate_domains():
     domains, packing = domains_of([1, 2, 3], levels=[[0, 1, 2]], keep=False)
-    (cell,) = domains.cells_of_gang(0, packing.pod_classes_of_gang(0), every=True)
+    (cell,) = domains.candidate_domains_of_gang(0, packing.pod_classes_of_gang(0), every=True)
     assert cell.nodes.tolist() == [1, 2]
 
 
@@ -86,7 +88,9 @@ def test_a_pinned_domain_that_does_not_exist_gives_no_cell():
     gang = {"pods": 1, "demand": [1], "required": 0, "pinned": 7}
     packing = Packing(problem_of([[4]], [gang], levels=[[0]]))
     assert (
-        CandidateDomains(packing, SlotCounter(packing), None).cells_of_gang(0, packing.pod_classes_of_gang(0))
+        CandidateDomainSearch(packing, SlotCounter(packing), None).candidate_domains_of_gang(
+            0, packing.pod_classes_of_gang(0)
+        )
         == []
     )
     assert packing.place_gang(0) is None
@@ -158,8 +162,8 @@ def gang_of_two_classes(free: list[int], racks: list[int], **more: Any) -> Probl
 
 def candidates_of(problem: Problem) -> list[int]:
     packing = Packing(problem)
-    domains = CandidateDomains(packing, SlotCounter(packing), None)
-    return [cell.areas[0][1] for cell in domains.cells_of_gang(0, packing.pod_classes_of_gang(0))]
+    domains = CandidateDomainSearch(packing, SlotCounter(packing), None)
+    return [cell.areas[0][1] for cell in domains.candidate_domains_of_gang(0, packing.pod_classes_of_gang(0))]
 
 
 def test_a_rack_that_holds_each_class_of_a_gang_but_not_all_together_is_no_candidate():
@@ -247,7 +251,7 @@ def test_cpu_and_memory_of_different_nodes_hold_no_large_pod_next_to_small_ones_
 def test_gpus_without_enough_cpus_for_any_pod_are_not_counted():
     problem = problem_of([[4, 8], [32, 8]], [{"pods": 9, "demand": [2, 1]}], capacity=np.array([[96, 8]] * 2))
     supply = SlotCounter(Packing(problem))
-    assert supply.free_slots(((1, 1),), np.array([0, 1])) == 2 + 8
+    assert supply.count_free_slots(((1, 1),), np.array([0, 1])) == 2 + 8
 
 
 def model(problem: Problem, *, relaxed: bool = False) -> TieredModel:
@@ -274,10 +278,10 @@ def test_what_the_greedy_placed_satisfies_the_model_and_every_cut(problem: Probl
     for gang in range(len(problem.gangs.need)):
         some = everything.copy()
         some[aggregate.y[gang]] = 0
-        transport.split_over_pools(some)
-    transport.split_over_pools(everything)
+        transport.split_over_pools_or_add_cut(some)
+    transport.split_over_pools_or_add_cut(everything)
     assert violated(aggregate, values) == []
-    assert transport.split_over_pools(values)[0].short == 0.0
+    assert transport.split_over_pools_or_add_cut(values)[0].short == 0.0
 
 
 @pytest.mark.properties
@@ -286,7 +290,7 @@ def test_a_choice_that_does_not_fit_is_cut(problem: Problem):
     aggregate = model(problem, relaxed=True)
     everything = aggregate.variable_bounds()[1]
     before = aggregate.row_count
-    split, fits = PoolTransport(aggregate).split_over_pools(everything)
+    split, fits = PoolTransport(aggregate).split_over_pools_or_add_cut(everything)
     if split.short > 0 and not fits:
         assert violated(aggregate, everything)[-1] >= before
 
@@ -296,11 +300,11 @@ def test_a_tightened_pool_holds_less_until_it_is_loosened():
     aggregate = model(problem)
     transport = PoolTransport(aggregate)
     values = aggregate.variable_bounds()[1]
-    assert transport.split_over_pools(values)[1]
+    assert transport.split_over_pools_or_add_cut(values)[1]
     transport.reduce_pool_capacity(0, np.array([1.0]))
     kept = transport.reset_to_original_limits()
-    assert transport.split_over_pools(values)[0].short == 0.0
-    transport.restore_tightened_limits(kept)
+    assert transport.split_over_pools_or_add_cut(values)[0].short == 0.0
+    transport.set_limits(kept)
 
 
 def tier_solver(problem: Problem, *, relaxed: bool = True) -> TierSolver:
@@ -348,7 +352,7 @@ def test_a_climb_is_never_worse_than_its_floor(problem: Problem):
         problem.classes.weight * pods,
         minlength=len(floor.objective),
     )
-    assert compare_tier_values(value.astype(float), floor.objective) >= 0
+    assert compare_objectives_by_tier(value.astype(float), floor.objective) >= 0
 
 
 def test_bounds_of_lower_tiers_depend_on_what_was_placed_above():
@@ -380,7 +384,7 @@ def test_every_choice_of_the_model_is_placed_legally(problem: Problem):
     assert peak is not None
     for prefer in (False, True):
         realised = round_to_nodes(aggregate, peak.values, peak.split.pods, prefer)
-        assert verify_solution(problem, realised.packing.to_solution("aggregated")) == ()
+        assert find_solution_faults(problem, realised.packing.to_solution("aggregated")) == ()
 
 
 def test_room_that_the_choice_left_is_filled():
@@ -414,7 +418,7 @@ def test_a_budget_of_zero_is_never_worse_than_the_floor_and_reports_bounds():
     solution = run(problem, SolverBudget(deterministic=0.0, rounds=1))
     assert compare_solutions(solution, solve_greedy(problem)) >= 0
     assert (solution.bound >= solution.objective - 1e-12).all()
-    assert verify_solution(problem, solution) == ()
+    assert find_solution_faults(problem, solution) == ()
 
 
 def test_more_rounds_are_never_worse():
@@ -455,7 +459,7 @@ def test_a_gang_without_the_minimum_of_a_subgroup_is_not_held():
     for classes, held in (((0, 0), False), ((0, 1), True)):
         packing = Packing(problem)
         for class_index in classes:
-            packing.room.place_up_to(class_index, 1, None)
+            packing.room.place_pods_up_to(class_index, 1, None)
         assert rounding._holds(packing, 0) is held
 
 

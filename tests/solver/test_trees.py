@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.solver.greedy import solve_greedy
-from batchsched.solver.problem import NONE, Problem, ProblemSubgroups, RunningSlicePods, SolverBudget
+from batchsched.solver.problem import NONE, Problem, ProblemSubgroups, RunningSlicePodCounts, SolverBudget
 from batchsched.solver.stage import solve
 from batchsched.solver.tree_search import find_placement_or_proof
-from batchsched.solver.verify import verify_solution
+from batchsched.solver.verify import find_solution_faults
 from tests.solver.tree_instances import legal, placements, random_tree
 
 seeds = st.integers(0, 2**32 - 1)
@@ -30,7 +30,7 @@ def feasible(problem: Problem) -> bool:
 def test_greedy_places_a_tree_whole_or_not_at_all(seed, running):
     problem = random_tree(seed, running=running)
     solution = solve_greedy(problem)
-    assert verify_solution(problem, solution) == ()
+    assert find_solution_faults(problem, solution) == ()
     counts = counts_of(problem, solution)
     assert not counts.any() or legal(problem, counts)
 
@@ -41,7 +41,7 @@ def test_solver_places_a_tree_exactly_if_the_exhaustive_search_does(seed, runnin
     if problem.gangs.need[0] == 0:
         return
     solution = solve(problem, SolverBudget())
-    assert verify_solution(problem, solution) == ()
+    assert find_solution_faults(problem, solution) == ()
     counts = counts_of(problem, solution)
     assert bool(solution.taken[0]) == feasible(problem)
     assert not counts.any() or legal(problem, counts)
@@ -56,7 +56,7 @@ def test_search_finds_a_placement_or_proves_that_there_is_none(seed, running):
     assert search.proved == (search.solution is None)
     assert (search.solution is not None) == feasible(problem)
     if search.solution is not None:
-        assert verify_solution(problem, search.solution) == ()
+        assert find_solution_faults(problem, search.solution) == ()
 
 
 COARSE = SolverBudget(exact_variables=0)
@@ -67,7 +67,7 @@ COARSE = SolverBudget(exact_variables=0)
 def test_tiered_stage_and_its_completion_place_a_tree_exactly_if_it_fits(seed):
     problem = random_tree(seed)
     solution = solve(problem, COARSE)
-    assert verify_solution(problem, solution) == ()
+    assert find_solution_faults(problem, solution) == ()
     assert bool(solution.taken[0]) == feasible(problem)
 
 
@@ -75,7 +75,7 @@ def test_tiered_stage_and_its_completion_place_a_tree_exactly_if_it_fits(seed):
 def test_no_stage_breaks_one_of_several_trees(seed, gangs, small):
     problem = random_tree(seed, gangs=gangs, nodes=8)
     solution = solve(problem, SolverBudget() if small else COARSE)
-    assert verify_solution(problem, solution) == ()
+    assert find_solution_faults(problem, solution) == ()
 
 
 @given(seeds)
@@ -129,7 +129,7 @@ def sliced_gang(free, racks, size: int, slices: int) -> Problem:
             slice_size=np.array([size], np.int32),
         ),
         subgroups=ProblemSubgroups(),
-        running_slice_pods=RunningSlicePods(),
+        running_slice_pods=RunningSlicePodCounts(),
     )
 
 

@@ -20,7 +20,7 @@ from batchsched.solver.problem import (
     Solution,
     SolverBudget,
 )
-from batchsched.solver.verify import verify_solution
+from batchsched.solver.verify import find_solution_faults
 from tests.solver.instances import problem_of, problems
 
 Planted = tuple[Problem, Solution]
@@ -328,10 +328,10 @@ FAULTS: dict[Callable[[Problem, Solution], Planted | None], str] = {
 def test_each_kind_of_planted_fault_is_caught(problem: Problem, plant: Callable):
     solution = solve_exact(problem, BUDGET, seed=0)
     assume(len(solution.classes) > 0)
-    assert verify_solution(problem, solution) == ()
+    assert find_solution_faults(problem, solution) == ()
     planted = plant(problem, solution)
     assume(planted is not None)
-    faults = verify_solution(*planted)
+    faults = find_solution_faults(*planted)
     assert any(FAULTS[plant] in fault for fault in faults), faults
 
 
@@ -359,17 +359,17 @@ def test_the_fault_is_caught_in_a_session_of_plain_gangs(plant: Callable):
         ),
     )
     solution = solution_of(problem, [(0, 0, 1), (0, 1, 1), (2, 2, 1), (3, 1, 1)], [True, False, True, False])
-    assert verify_solution(problem, solution) == ()
+    assert find_solution_faults(problem, solution) == ()
     planted = plant(problem, solution)
     assert planted is not None
-    assert any(FAULTS[plant] in fault for fault in verify_solution(*planted))
+    assert any(FAULTS[plant] in fault for fault in find_solution_faults(*planted))
 
 
 def test_a_solution_without_placements_is_valid():
     problem = problem_of([[4]], [{"pods": 2, "demand": [3]}])
     none = np.zeros(0, np.int32)
     empty = Solution(none, none, none, np.array([False]), np.zeros(1), np.array([6.0]))
-    assert verify_solution(problem, empty) == ()
+    assert find_solution_faults(problem, empty) == ()
 
 
 def test_long_lists_of_faults_are_truncated():
@@ -384,7 +384,7 @@ def test_long_lists_of_faults_are_truncated():
         triples,
         [True] * 40,
     )
-    faults = verify_solution(
+    faults = find_solution_faults(
         replace(
             problem,
             kinds=replace(problem.kinds, mask=~problem.kinds.mask),

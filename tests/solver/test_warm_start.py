@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from batchsched.ports.external import NoTelemetry
 from batchsched.solver import stage
 from batchsched.solver.cpsat import CpSatBudget
-from batchsched.solver.greedy import solve_greedy, solve_job_by_job
+from batchsched.solver.greedy import solve_greedy, solve_like_other_batch_schedulers
 from batchsched.solver.objective import compare_solutions, count_placed_pods
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import Problem, Solution, SolverBudget
@@ -19,11 +19,11 @@ from batchsched.solver.stage import solve
 from batchsched.solver.start import NO_PLACEMENTS, CapacityPrices, SlotPrice, WarmStart
 from batchsched.solver.tiered.model import TieredModel
 from batchsched.solver.tiered.node_pools import build_pools
-from batchsched.solver.tiered.prices import add_price_rows, pool_keys
+from batchsched.solver.tiered.prices import add_price_rows, pool_keys_across_problems
 from batchsched.solver.tiered.tier_solver import TierSolver
-from batchsched.solver.verify import verify_solution
+from batchsched.solver.verify import find_solution_faults
 from batchsched.solver.warm_start.packing import WarmStartPlacements
-from batchsched.solver.warm_start.solve import WarmAnswer, solve_from_start
+from batchsched.solver.warm_start.solve import WarmStartResult, solve_from_warm_start
 from bench.solver.instances import fill_lean, fill_noisy, generate
 from bench.solver.problems import to_problem
 from bench.solver.warm import change_instance, start_of
@@ -57,7 +57,7 @@ def planned(classes: ArrayLike, nodes: ArrayLike, counts: ArrayLike) -> WarmStar
 
 def random_prices(problem: Problem, rng: np.random.Generator) -> tuple[CapacityPrices, ...]:
     """Prices of random slots, mostly on all pools: a row without prices on some pool limits few classes."""
-    keys = pool_keys(loose_model(problem))
+    keys = pool_keys_across_problems(loose_model(problem))
 
     def prices() -> CapacityPrices:
         slots = []
@@ -82,8 +82,10 @@ def assert_bounds_hold(solution: Solution, optimum: tuple[float, ...]) -> None:
 @given(problems(), SEEDS)
 def test_a_solve_from_any_start_is_legal_and_its_bounds_hold(problem: Problem, seed: int):
     problem = replace(problem, cuts=())
-    solution = solve_from_start(problem, random_start(problem, seed), AGGREGATED, 0, NoTelemetry()).solution
-    assert verify_solution(problem, solution) == ()
+    solution = solve_from_warm_start(
+        problem, random_start(problem, seed), AGGREGATED, 0, NoTelemetry()
+    ).solution
+    assert find_solution_faults(problem, solution) == ()
     assert_bounds_hold(solution, brute(problem).tiers)
 
 
@@ -94,10 +96,10 @@ def test_a_session_with_any_start_is_no_worse_than_its_baselines(problem: Proble
     start = random_start(problem, seed)
     solution = solve(problem, AGGREGATED, start=start)
     placements = WarmStartPlacements(problem, start)
-    kept = placements.place_pods(placements.pods, moving=False).to_solution("greedy")
-    assert verify_solution(problem, solution) == ()
+    kept = placements.place_plan_on_start_nodes(placements.pods, moving=False).to_solution("greedy")
+    assert find_solution_faults(problem, solution) == ()
     assert_bounds_hold(solution, brute(problem).tiers)
-    for baseline in (kept, solve_greedy(problem), solve_job_by_job(problem)):
+    for baseline in (kept, solve_greedy(problem), solve_like_other_batch_schedulers(problem)):
         assert compare_solutions(solution, baseline) >= 0
 
 
@@ -119,7 +121,7 @@ def test_bounds_with_prices_of_another_problem_hold(problem: Problem, seed: int)
 def test_a_solve_from_any_start_with_trees_is_legal(seed: int, gangs: int, running: bool):
     problem = random_tree(seed, gangs=gangs, nodes=6, running=running)
     solution = solve(problem, AGGREGATED, start=random_start(problem, seed))
-    assert verify_solution(problem, solution) == ()
+    assert find_solution_faults(problem, solution) == ()
 
 
 def changed_session(noisy: bool, seed: int) -> tuple[Problem, Solution, WarmStart]:
@@ -134,7 +136,7 @@ def changed_session(noisy: bool, seed: int) -> tuple[Problem, Solution, WarmStar
 def test_a_session_with_a_start_ends_near_the_answer_without_one(noisy: bool):
     problem, last, start = changed_session(noisy, 1)
     fresh, warm = solve(problem, SolverBudget()), solve(problem, SolverBudget(), start=start)
-    assert verify_solution(problem, warm) == ()
+    assert find_solution_faults(problem, warm) == ()
     assert warm.gap <= 2 * last.gap + SolverBudget().gap or compare_solutions(warm, fresh) >= 0
 
 
@@ -171,12 +173,12 @@ def test_the_rounds_follow_if_the_answer_of_the_start_is_not_near(monkeypatch: p
     problem, _, start = changed_session(noisy=False, seed=1)
     useless = replace(start, classes=start.classes[:0], nodes=start.nodes[:0], counts=start.counts[:0])
     fresh = solve(problem, SolverBudget())
-    monkeypatch.setattr(stage, "solve_from_start", _far(solve_greedy(problem)))
+    monkeypatch.setattr(stage, "solve_from_warm_start", _far(solve_greedy(problem)))
     assert compare_solutions(solve(problem, SolverBudget(), start=useless), fresh) >= 0
 
 
 def _far(solution: Solution):
-    return lambda *_: WarmAnswer(solution, is_near=False)
+    return lambda *_: WarmStartResult(solution, is_near=False)
 
 
 def test_a_planned_gang_keeps_its_nodes_and_the_pods_that_no_longer_fit_move():
@@ -185,7 +187,7 @@ def test_a_planned_gang_keeps_its_nodes_and_the_pods_that_no_longer_fit_move():
     )
     start = planned([0, 0], [1, 2], [2, 2])
     placements = WarmStartPlacements(problem, start)
-    kept = placements.place_pods(placements.pods, moving=False).to_solution("greedy")
+    kept = placements.place_plan_on_start_nodes(placements.pods, moving=False).to_solution("greedy")
     of_first = dict(
         zip(kept.nodes[kept.classes == 0].tolist(), kept.counts[kept.classes == 0].tolist(), strict=True)
     )
@@ -201,6 +203,6 @@ def test_a_planned_gang_with_a_required_level_stays_in_its_domain():
     )
     start = planned([0], [2], [1])
     placements = WarmStartPlacements(problem, start)
-    kept = placements.place_pods(np.array([2]), moving=False).to_solution("greedy")
+    kept = placements.place_plan_on_start_nodes(np.array([2]), moving=False).to_solution("greedy")
     assert set(kept.nodes.tolist()) <= {2, 3}
     assert kept.taken.all()

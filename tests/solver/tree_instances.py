@@ -7,12 +7,12 @@ import numpy as np
 from batchsched.solver.problem import (
     NONE,
     Problem,
-    ProblemClasses,
     ProblemClassKinds,
     ProblemGangs,
     ProblemNodes,
+    ProblemPodClasses,
     ProblemSubgroups,
-    RunningSlicePods,
+    RunningSlicePodCounts,
 )
 
 
@@ -114,7 +114,7 @@ class _Columns:
             kinds=ProblemClassKinds(
                 rng.random((count, len(free))) < 0.95, np.zeros((count, len(free)), np.int64)
             ),
-            classes=ProblemClasses(
+            classes=ProblemPodClasses(
                 kind=np.arange(count, dtype=np.int32),
                 gang=ints([row["gang"] for row in self.classes]),
                 subgroup=ints([row["subgroup"] for row in self.classes]),
@@ -130,7 +130,7 @@ class _Columns:
                 **{name: ints([row[name] for row in self.gangs]) for name in names},
             ),
             subgroups=ProblemSubgroups(**nested),
-            running_slice_pods=RunningSlicePods(*slices),
+            running_slice_pods=RunningSlicePodCounts(*slices),
         )
 
 

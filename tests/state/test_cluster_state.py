@@ -118,7 +118,7 @@ def test_queue_without_its_parent_is_set_aside_until_the_parent_is_added():
     snapshot = cache.snapshot()
     assert snapshot.queues == ()
     assert [(one.object, one.field) for one in snapshot.set_aside] == [("Queue child", "spec.parent")]
-    assert len(cache.snapshot_without_assumed_pods().queues) == 1
+    assert len(cache.snapshot_without_assumptions().queues) == 1
     cache.put(queue("org"))
     assert [one.name for one in cache.snapshot().queues] == ["child", "org"]
     assert cache.snapshot().set_aside == ()
@@ -202,7 +202,7 @@ def test_list_with_older_versions_replaces_newer_objects():
     cache = cache_of(node("n0", 90, cpu=1))
     cache.replace(Node, [node("n0", 5, cpu=2)])
     cache.put(node("n0", 6, cpu=3))
-    assert cache.snapshot().nodes[0].parse_allocatable()["cpu"] == 3000
+    assert cache.snapshot().nodes[0].parse_allocatable_in_base_units()["cpu"] == 3000
 
 
 # Assumed pods
@@ -211,7 +211,7 @@ def test_list_with_older_versions_replaces_newer_objects():
 def test_assumed_pod_counts_on_its_node_before_the_api_says_so():
     cache = assumed()
     assert places(cache.snapshot()) == {"a": "n0"}
-    assert places(cache.snapshot_without_assumed_pods()) == {"a": ""}
+    assert places(cache.snapshot_without_assumptions()) == {"a": ""}
     assert [(one.pod, one.assumption.node, one.assumption.since) for one in cache.assumed_pods()] == [
         (A, "n0", NOW)
     ]
@@ -347,7 +347,7 @@ def test_watch_confirms_an_assumed_pod():
     cache.put(pod("a", 4, "ua", on="n0"))
     assert (cache.assumed_pods(), places(cache.snapshot())) == ((), {"a": "n0"})
     assert not cache.forget_assumption(A, "n0")
-    assert cache.snapshot_without_assumed_pods() == cache.snapshot()
+    assert cache.snapshot_without_assumptions() == cache.snapshot()
 
 
 def test_confirmation_of_an_assumed_pod_does_not_change_the_snapshot():

@@ -69,14 +69,14 @@ def test_assumed_pod_is_a_difference_only_after_its_time():
     cache.assume("team/b", "n0", NOW - 5)
     cache.finish_binding("team/a", NOW - 99)
     found = compare_snapshots(
-        cache.snapshot_without_assumed_pods(), listed, NAMES, cache.assumed_pods(), NOW - OVERDUE_SECONDS
+        cache.snapshot_without_assumptions(), listed, NAMES, cache.assumed_pods(), NOW - OVERDUE_SECONDS
     )
     assert [one.pod for one in found.overdue] == ["team/a"]
     assert found.text() == (
         f"assumed for too long: Pod team/a on n0, since {NOW - 100:.0f}, its binding has finished"
     )
     assert compare_snapshots(
-        cache.snapshot_without_assumed_pods(), listed, NAMES, cache.assumed_pods()
+        cache.snapshot_without_assumptions(), listed, NAMES, cache.assumed_pods()
     ).is_equal
 
 
@@ -86,7 +86,7 @@ def test_state_with_all_events_has_no_differences(snapshot: Snapshot):
     for kind in OBJECT_KINDS:
         for one in getattr(snapshot, kind.field):
             cache.put(one)
-    assert compare_snapshots(cache.snapshot_without_assumed_pods(), snapshot, NAMES).is_equal
+    assert compare_snapshots(cache.snapshot_without_assumptions(), snapshot, NAMES).is_equal
 
 
 def test_dump_contains_nodes_with_their_pods_and_requests():

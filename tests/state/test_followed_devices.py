@@ -68,7 +68,7 @@ class History:
         return self.session
 
     def copy_reservations(self, before: Session, session: Session) -> None:
-        session.node_table.reserved_volumes_and_devices.copy_pods_being_bound_from(
+        session.node_table.reserved_volumes_and_devices.copy_reservations_of_pods_being_bound(
             before.node_table.reserved_volumes_and_devices,
             self.cache.is_assumed_or_being_bound,
             self.cache.is_bound,
@@ -213,7 +213,7 @@ class History:
     def updated_session(self) -> Session:
         self.feed.updated_scheduler()
         assert self.session is not None
-        self.session.node_table.device_ledger.release_pods_not_being_bound(
+        self.session.node_table.device_ledger.release_reservations_of_pods_not_being_bound(
             self.cache.is_assumed_or_being_bound, self.cache.is_bound
         )
         return self.session

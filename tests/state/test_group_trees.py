@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.api.external.group_tree import TreeGroup, convert_trees_to_pod_groups
-from batchsched.api.external.kubernetes import CompositePodGroup, UpstreamBetaPodGroup
+from batchsched.api.external.kubernetes import CompositePodGroup, UpstreamV1Beta1PodGroup
 from batchsched.api.unsupported_fields import UNSUPPORTED_FIELD
 from batchsched.state.group_trees import GroupTrees
 
@@ -20,7 +20,7 @@ def group(name, parent="", minimum=1, *, is_composite=False):
     spec: dict[str, Any] = {"schedulingPolicy": policy}
     if parent:
         spec["parentCompositePodGroupName"] = parent
-    kind: Any = CompositePodGroup if is_composite else UpstreamBetaPodGroup
+    kind: Any = CompositePodGroup if is_composite else UpstreamV1Beta1PodGroup
     raw = {"metadata": {"name": name, "namespace": "team", "uid": f"{kind.__name__}-{name}"}, "spec": spec}
     return TreeGroup(msgspec.convert(raw, kind), "scheduling.k8s.io/v1alpha3")
 

@@ -35,7 +35,7 @@ def index_of(state: ClusterState) -> Any:
 def rebuilt(state: ClusterState) -> ClusterState:
     """Return a state that is made of the objects of another one, in the order of their names."""
     fresh = ClusterState(state.scheduler_names)
-    listed = state.snapshot_without_assumed_pods()
+    listed = state.snapshot_without_assumptions()
     for found in (*listed.nodes, *listed.pods, *listed.pod_groups):
         fresh.put(found)
     for assumed in state.assumed_pods():
@@ -156,7 +156,7 @@ def _records(state: ClusterState) -> dict[str, Any]:
 
 def is_pending(state: ClusterState) -> bool:
     bert = state.gangs.get("team/bert")
-    return bert is not None and bert.has_pending_pods_below_minimum
+    return bert is not None and bert.has_pending_pods_and_lacks_minimum
 
 
 def test_gang_counts_for_the_queue_of_its_pod_group():

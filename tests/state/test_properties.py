@@ -303,8 +303,8 @@ class Life(RuleBasedStateMachine):
         for kind in reversed(KINDS):
             fresh.replace(kind, self.api.heard[kind].values())
         assert compare_snapshots(
-            self.cache.snapshot_without_assumed_pods(),
-            fresh.snapshot_without_assumed_pods(),
+            self.cache.snapshot_without_assumptions(),
+            fresh.snapshot_without_assumptions(),
             fresh.scheduler_names,
         ).is_equal
         for name, where in self.assumed.items():

@@ -5,7 +5,7 @@ from typing import Any
 
 from batchsched.api.core.cluster_objects import Namespace
 from batchsched.api.core.metadata import ObjectMeta
-from batchsched.controllers.queue_positions import queue_positions, queue_status_inputs
+from batchsched.controllers.queue_status_inputs import queue_positions, queue_status_inputs
 from tests.controllers.office import observed
 from tests.session.scenario import gang, queue
 from tests.state.objects import node, pod

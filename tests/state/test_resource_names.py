@@ -4,7 +4,7 @@ from typing import Any
 
 from batchsched.api.core.pod import Pod
 from batchsched.api.snapshot import Snapshot
-from batchsched.state.resource_names import MAX_UNOFFERED_RESOURCES, ResourceNames
+from batchsched.state.resource_names import MAX_UNOFFERED_RESOURCES, ResourceColumnNames
 from tests.session.scenario import node, pod
 
 
@@ -18,7 +18,7 @@ def unoffered(count):
 
 
 def test_requested_resources_have_columns_although_no_node_offers_them():
-    names = ResourceNames(Snapshot(nodes=(node("n"),), pods=(requesting("cpu", "x.com/a"),)))
+    names = ResourceColumnNames(Snapshot(nodes=(node("n"),), pods=(requesting("cpu", "x.com/a"),)))
     assert names.with_column == {"cpu", "memory", "pods", "x.com/a"}
     assert names.has_columns_for_pod(requesting("x.com/a"))
     assert not names.has_columns_for_pod(requesting("x.com/b"))
@@ -27,7 +27,7 @@ def test_requested_resources_have_columns_although_no_node_offers_them():
 def test_no_unoffered_resource_has_a_column_above_the_limit_and_further_names_change_nothing():
     for count, many in ((MAX_UNOFFERED_RESOURCES, False), (MAX_UNOFFERED_RESOURCES + 1, True)):
         pods = tuple(requesting(name) for name in unoffered(count))
-        names = ResourceNames(Snapshot(nodes=(node("n"),), pods=pods))
+        names = ResourceColumnNames(Snapshot(nodes=(node("n"),), pods=pods))
         assert names.has_too_many == many
         assert names.with_column == {"cpu", "memory", "pods"} | set(() if many else unoffered(count))
         assert names.has_columns_for_pod(requesting("x.com/new")) == many
@@ -35,7 +35,7 @@ def test_no_unoffered_resource_has_a_column_above_the_limit_and_further_names_ch
 
 def test_node_with_a_new_resource_is_not_covered_even_if_pods_request_it_already():
     pods = tuple(requesting(name) for name in unoffered(MAX_UNOFFERED_RESOURCES + 1))
-    names = ResourceNames(Snapshot(nodes=(node("n"),), pods=pods))
+    names = ResourceColumnNames(Snapshot(nodes=(node("n"),), pods=pods))
     assert names.has_columns_for_node(node("m"))
     offering: dict[str, Any] = {"x.com/r0": 1}
     assert not names.has_columns_for_node(node("m", **offering))
@@ -43,5 +43,5 @@ def test_node_with_a_new_resource_is_not_covered_even_if_pods_request_it_already
 
 def test_pending_pod_above_a_limit_names_no_resource_and_a_bound_one_does():
     large = unoffered(100)
-    assert ResourceNames(Snapshot(pods=(requesting(*large),))).with_column == set()
-    assert ResourceNames(Snapshot(pods=(requesting(*large, on="n"),))).with_column == set(large)
+    assert ResourceColumnNames(Snapshot(pods=(requesting(*large),))).with_column == set()
+    assert ResourceColumnNames(Snapshot(pods=(requesting(*large, on="n"),))).with_column == set(large)

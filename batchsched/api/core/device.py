@@ -387,7 +387,7 @@ class ResourceClaim(KubernetesObject, frozen=True, gc=False):
         return f"{self.metadata.namespace or 'default'}/{self.metadata.name}"
 
     @property
-    def extended_resource_pod(self) -> tuple[str, str] | None:
+    def extended_resource_pod_name_and_uid(self) -> tuple[str, str] | None:
         """If a scheduler created this claim for a pod's extended resources: the name and UID of this pod.
 
         The result is None for all other ResourceClaims.

@@ -68,7 +68,7 @@ class Node(KubernetesObject, frozen=True, gc=False):
         """The allocatable resources of the node as Kubernetes quantities; its capacity if `allocatable` is missing."""
         return self.status.allocatable or self.status.capacity or {}
 
-    def parse_allocatable(self) -> dict[str, int]:
+    def parse_allocatable_in_base_units(self) -> dict[str, int]:
         """Return the allocatable resources of the node in base units: milli-CPU, bytes, devices.
 
         Raises:

@@ -298,7 +298,7 @@ class Pod(KubernetesObject, frozen=True, gc=False):
             return math.inf
         return parse_timestamp(self.metadata.creation_timestamp, unknown)
 
-    def is_relevant_to(self, scheduler_names: Collection[str]) -> bool:
+    def is_relevant_to_schedulers(self, scheduler_names: Collection[str]) -> bool:
         """Return whether the pod is unfinished, and either is bound or names one of these schedulers.
 
         Sessions ignore all other pods.
@@ -314,7 +314,7 @@ class Pod(KubernetesObject, frozen=True, gc=False):
         return self.spec.tolerations or ()
 
 
-def extended_claim_name(pod: Pod) -> str:
+def extended_resource_claim_name(pod: Pod) -> str:
     """Return the name of the ResourceClaim that batchsched creates for the extended resources of a pod.
 
     batchsched creates it if DeviceClasses serve these resources. If the API server created the claim and its answer was
@@ -329,7 +329,7 @@ _UNUSED_REFERENCE_COUNT: Final = 2
 """Reference count of a value that only one mapping has: that reference, and the one of the counting call."""
 
 
-def keys_of_unused_specs(
+def keys_of_unreferenced_pod_specs(
     specs: Mapping[_Key, PodSpec], ignored_references: Mapping[int, int] = MappingProxyType({})
 ) -> list[_Key]:
     """Return the keys of those pod specs in a cache that no pod uses any more.

@@ -52,7 +52,7 @@ def describe_exceeded_field_limit(spec: PodSpec) -> str:
     return ""
 
 
-def without_fields_above_limit(spec: PodSpec) -> PodSpec:
+def reduce_pending_spec_above_field_limit(spec: PodSpec) -> PodSpec:
     """Return a pod's spec; omit containers and constraints if the pod is pending and exceeds a field limit.
 
     A pending pod with a field above its limit is refused, whatever the omitted fields state. Decoded, the omitted

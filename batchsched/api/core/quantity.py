@@ -84,7 +84,7 @@ def format_quantity(resource: str, amount: int) -> str:
     return str(amount)
 
 
-def format_in_one_unit(resource: str, *amounts: int) -> tuple[str, ...]:
+def format_quantities_in_same_unit(resource: str, *amounts: int) -> tuple[str, ...]:
     """Format amounts of a resource as quantities with the same suffix, so that readers can compare them.
 
     The amounts are in base units. An amount of 0 may have no suffix. For example, `6500m` and `6000m` of cpu, `1025Mi`
@@ -107,7 +107,7 @@ def _largest_common_unit(amounts: Iterable[int]) -> tuple[int, str]:
 BYTES: Final = frozenset({"memory", "ephemeral-storage", "storage"})
 
 
-def format_count(count: int, noun: str, separator: str = ",") -> str:
+def pluralize(count: int, noun: str, separator: str = ",") -> str:
     """Format a number with its noun, such as `1 pod` or `2,000 pods`.
 
     Args:

@@ -21,7 +21,7 @@ DEFAULTS: Final[Mapping[str, int]] = {"cpu": NONZERO_CPU, "memory": NONZERO_MEMO
 POD_LEVEL: Final = ("cpu", "memory")
 
 
-class ResizedRequestRule(Enum):
+class InPlaceResizeRequestRule(Enum):
     """How the requests of a pod during an in-place resize are computed: by container, or for the whole pod.
 
     BY_CONTAINER: for each container. Source: component-helpers v0.36.3, `determineEffectiveRequests`.
@@ -33,7 +33,9 @@ class ResizedRequestRule(Enum):
     BY_POD = "byPod"
 
 
-def pod_requests(pod: Pod, resize: ResizedRequestRule = ResizedRequestRule.BY_CONTAINER) -> dict[str, int]:
+def pod_requests(
+    pod: Pod, resize: InPlaceResizeRequestRule = InPlaceResizeRequestRule.BY_CONTAINER
+) -> dict[str, int]:
     """Return the total resource requests of a pod in base units, as a node accounts for them.
 
     Raises:
@@ -48,7 +50,7 @@ def requests_with_pod_count(pod: Pod) -> dict[str, int]:
 
 
 def nonzero_requests(
-    pod: Pod, resize: ResizedRequestRule = ResizedRequestRule.BY_CONTAINER
+    pod: Pod, resize: InPlaceResizeRequestRule = InPlaceResizeRequestRule.BY_CONTAINER
 ) -> tuple[int, int]:
     """Return the milli-CPU and the bytes of memory that a pod requests, with defaults for missing requests.
 
@@ -58,7 +60,7 @@ def nonzero_requests(
     return total.get("cpu", 0), total.get("memory", 0)
 
 
-def requests_for_scoring(pod: Pod) -> dict[str, int]:
+def pending_pod_requests_for_scoring(pod: Pod) -> dict[str, int]:
     """Return the resource requests of a pending pod for scoring: those of its containers, plus its overhead.
 
     Containers without a request of CPU or memory count with defaults.
@@ -91,7 +93,7 @@ def _requests_scored_resources(container: Container) -> bool:
     return requests is not None and DEFAULTS.keys() <= requests.keys()
 
 
-def _defaults(pod: Pod, resize: ResizedRequestRule) -> Mapping[str, int]:
+def _defaults(pod: Pod, resize: InPlaceResizeRequestRule) -> Mapping[str, int]:
     """Return the requests of CPU and memory that scoring assumes for a container without these requests.
 
     With pod-level requests, a default applies only to resources that no container requests; otherwise it applies to
@@ -105,7 +107,7 @@ def _defaults(pod: Pod, resize: ResizedRequestRule) -> Mapping[str, int]:
     return {resource: amount for resource, amount in DEFAULTS.items() if resource not in requested_resources}
 
 
-def fields_that_determine_requests(pod: Pod) -> Hashable:
+def stated_requests_key(pod: Pod) -> Hashable:
     """Return a key for a pod: if the keys of two pods are equal, their specs state equal resource requests.
 
     The key consists of the spec's fields that determine the requests, with unparsed quantities.
@@ -145,17 +147,17 @@ def _total(
     defaults: Mapping[str, int],
     *,
     pod_level: bool = True,
-    resize: ResizedRequestRule = ResizedRequestRule.BY_CONTAINER,
+    resize: InPlaceResizeRequestRule = InPlaceResizeRequestRule.BY_CONTAINER,
 ) -> dict[str, int]:
     return {resource: amount for resource, amount in _sum(pod, defaults, pod_level, resize).items() if amount}
 
 
 def _sum(
-    pod: Pod, defaults: Mapping[str, int], pod_level: bool, resize: ResizedRequestRule
+    pod: Pod, defaults: Mapping[str, int], pod_level: bool, resize: InPlaceResizeRequestRule
 ) -> dict[str, int]:
     """Sum up requests. A request of 0 is kept, because it still names the resource."""
     spec = pod.spec
-    if resize is ResizedRequestRule.BY_POD and pod.node:
+    if resize is InPlaceResizeRequestRule.BY_POD and pod.node:
         largest = _maximum_of_pod(pod, defaults)
         largest.update(_pod_level_on_node(pod))
         _add(largest, _read(spec.overhead))

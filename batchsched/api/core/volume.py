@@ -46,7 +46,7 @@ class CinderOrPortworxVolumeSource(KubernetesValue, frozen=True, gc=False):
     volume_id: str = msgspec.field(name="volumeID", default="")
 
 
-class OpaqueVolumeSource(KubernetesValue, frozen=True, gc=False):
+class AzureFileOrVsphereVolumeSource(KubernetesValue, frozen=True, gc=False):
     """A volume source that is an Azure Files share or a vSphere disk; scheduling reads only its type."""
 
 
@@ -86,10 +86,10 @@ class InTreeVolumeSource(KubernetesValue, frozen=True, gc=False):
     gce_persistent_disk: GCEPersistentDiskVolumeSource | None = None
     aws_elastic_block_store: AWSElasticBlockStoreVolumeSource | None = None
     azure_disk: AzureDiskVolumeSource | None = None
-    azure_file: OpaqueVolumeSource | None = None
+    azure_file: AzureFileOrVsphereVolumeSource | None = None
     cinder: CinderOrPortworxVolumeSource | None = None
     portworx_volume: CinderOrPortworxVolumeSource | None = None
-    vsphere_volume: OpaqueVolumeSource | None = None
+    vsphere_volume: AzureFileOrVsphereVolumeSource | None = None
 
     @property
     def is_in_tree(self) -> bool:

@@ -20,7 +20,7 @@ GROUP = "scheduling.batchsched.dev"
 API_VERSION = f"{GROUP}/v1alpha1"
 
 
-def without_schema_default(schema: dict[str, Any]) -> None:
+def remove_schema_default(schema: dict[str, Any]) -> None:
     """Remove the default from the schema of a field, so that the API server does not write it into objects.
 
     This is for fields with a default that depends on other fields, and for fields that mean more when they are stated.
@@ -80,12 +80,12 @@ def validation_rule(expression: str, message: str, place: str = "") -> dict[str,
     return {"rule": expression, "message": message, **({"fieldPath": place} if place else {})}
 
 
-def validation_rules(*each: dict[str, str]) -> dict[str, Any]:
+def validation_rules_schema_extension(*each: dict[str, str]) -> dict[str, Any]:
     """Return CEL validation rules as the extension `x-kubernetes-validations` of a JSON Schema."""
     return {"x-kubernetes-validations": list(each)}
 
 
-def cel_quantity_call(amount: str) -> str:
+def cel_quantity_expression(amount: str) -> str:
     """Return a CEL expression that converts a number or a string to a quantity.
 
     It avoids `quantity(string(…))`, because the API server estimates the cost of each conversion by the longest
@@ -156,9 +156,10 @@ Resources = Annotated[
     dict[str, Quantity],
     Field(
         max_length=MOST_RESOURCES,
-        json_schema_extra=validation_rules(
+        json_schema_extra=validation_rules_schema_extension(
             validation_rule(
-                f"self.all(r, r != 'cpu' || {cel_quantity_call('self[r]')}.compareTo(quantity('{MOST_CPU}')) <= 0)",
+                f"self.all(r, r != 'cpu' || {cel_quantity_expression('self[r]')}"
+                f".compareTo(quantity('{MOST_CPU}')) <= 0)",
                 "more CPUs than any cluster has",
                 ".cpu",
             )

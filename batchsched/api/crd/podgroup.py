@@ -15,9 +15,9 @@ from batchsched.api.crd.base import (
     CustomMeta,
     Resources,
     StrictModel,
+    remove_schema_default,
     validation_rule,
-    validation_rules,
-    without_schema_default,
+    validation_rules_schema_extension,
 )
 from batchsched.api.crd.subgroup_tree import SubgroupTree
 
@@ -43,7 +43,7 @@ class TopologySlices(StrictModel):
     """
 
     model_config = ConfigDict(
-        json_schema_extra=validation_rules(
+        json_schema_extra=validation_rules_schema_extension(
             validation_rule("has(self.size) != has(self.count)", "state either size or count")
         )
     )
@@ -82,7 +82,7 @@ class _PreferredLevel(StrictModel):
     """What the topology of a PodGroup and that of a subgroup have in common: a preferred level, and a wait for it."""
 
     model_config = ConfigDict(
-        json_schema_extra=validation_rules(
+        json_schema_extra=validation_rules_schema_extension(
             validation_rule(
                 "!has(self.preferredWaitSeconds) || has(self.preferred)",
                 "preferredWaitSeconds: state the preferred level, or leave it out",
@@ -148,7 +148,7 @@ class SubGroup(StrictModel):
     parent: str | None = Field(default=None, min_length=1, max_length=LONGEST_LABEL)
     """Name of the subgroup that this one is a part of. At most 4 levels of subgroups can be nested."""
     min_member: int = Field(
-        default=1, ge=0, le=LARGEST_INT32, strict=True, json_schema_extra=without_schema_default
+        default=1, ge=0, le=LARGEST_INT32, strict=True, json_schema_extra=remove_schema_default
     )
     """Number of pods of the subgroup that must run for the subgroup to run, 1 by default.
 
@@ -204,7 +204,7 @@ class PodGroupSpec(StrictModel):
     """The spec of a PodGroup: what its gang requires."""
 
     model_config = ConfigDict(
-        json_schema_extra=validation_rules(
+        json_schema_extra=validation_rules_schema_extension(
             validation_rule(
                 # The minimum of a tree is computed when the PodGroup is read.
                 "!has(self.minMember) || !has(self.subGroups) || has(self.minSubGroups)"
@@ -217,7 +217,7 @@ class PodGroupSpec(StrictModel):
     )
 
     min_member: int = Field(
-        default=1, ge=1, le=LARGEST_INT32, strict=True, json_schema_extra=without_schema_default
+        default=1, ge=1, le=LARGEST_INT32, strict=True, json_schema_extra=remove_schema_default
     )
     """Number of pods that must run for the gang to run.
 
@@ -385,7 +385,7 @@ class PodGroup(StrictModel):
     """A gang of pods: at least minMember pods are placed together, or none."""
 
     model_config = ConfigDict(
-        json_schema_extra=validation_rules(
+        json_schema_extra=validation_rules_schema_extension(
             validation_rule(
                 f"self.metadata.name.size() <= {LONGEST_LABEL}",
                 f"metadata.name: expected {LONGEST_LABEL} characters or less: pods name their PodGroup in a label",
@@ -439,7 +439,7 @@ class PodGroup(StrictModel):
         return parse_timestamp(self.metadata.creation_timestamp)
 
     @property
-    def topology_requirements(self) -> tuple[TopologyRequest | SubGroupTopology | None, ...]:
+    def topologies_of_pod_group_and_subgroups(self) -> tuple[TopologyRequest | SubGroupTopology | None, ...]:
         """The topology of the PodGroup, followed by the topology of each subGroup.
 
         An entry is None if the PodGroup or subGroup states no topology.
@@ -450,12 +450,12 @@ class PodGroup(StrictModel):
     def preferred_level_deadlines(self) -> tuple[float, ...]:
         """The times until which the preferred topology levels of the PodGroup and its subGroups are required.
 
-        There is one time for each entry of `topology_requirements`, in seconds since 1970. A time is 0
+        There is one time for each entry of `topologies_of_pod_group_and_subgroups`, in seconds since 1970. A time is 0
         if the topology states no `preferredWaitSeconds`.
         """
         return tuple(
             self.creation_time + topology.preferred_wait_seconds
             if topology is not None and topology.preferred_wait_seconds
             else 0.0
-            for topology in self.topology_requirements
+            for topology in self.topologies_of_pod_group_and_subgroups
         )

@@ -16,11 +16,11 @@ from batchsched.api.crd.base import (
     CustomMeta,
     Resources,
     StrictModel,
-    cel_quantity_call,
+    cel_quantity_expression,
     parse_amounts,
+    remove_schema_default,
     validation_rule,
-    validation_rules,
-    without_schema_default,
+    validation_rules_schema_extension,
 )
 
 LONGEST_LABEL_KEY: Final = 317
@@ -32,7 +32,7 @@ Count = Annotated[int, Field(ge=0, le=LARGEST_INT32, strict=True)]
 
 
 def _at_most(amount: str, bound: str) -> str:
-    return f"{cel_quantity_call(amount)}.compareTo({cel_quantity_call(bound)}) <= 0)"
+    return f"{cel_quantity_expression(amount)}.compareTo({cel_quantity_expression(bound)}) <= 0)"
 
 
 class PolicyChoice(StrictModel):
@@ -48,7 +48,7 @@ class NamespaceRequirement(StrictModel):
     """An expression over the labels of a Namespace."""
 
     model_config = ConfigDict(
-        json_schema_extra=validation_rules(
+        json_schema_extra=validation_rules_schema_extension(
             validation_rule(
                 "self.operator in ['In', 'NotIn'] ? has(self.values) && self.values.size() > 0"
                 " : !has(self.values) || self.values.size() == 0",
@@ -112,7 +112,7 @@ class QueueSpec(StrictModel):
     """The spec of a Queue: its position in the queue tree, and the resources that it may use."""
 
     model_config = ConfigDict(
-        json_schema_extra=validation_rules(
+        json_schema_extra=validation_rules_schema_extension(
             validation_rule(
                 "!has(self.guarantee) || !has(self.limit) || self.guarantee.all(r, !(r in self.limit) || "
                 + _at_most("self.guarantee[r]", "self.limit[r]"),
@@ -132,7 +132,7 @@ class QueueSpec(StrictModel):
     """Name of the parent queue. Default: a child of the root."""
     # A Queue that states one of these fields divides the cluster (`queues.tree.ENTITLING`). The API server must not.
     weight: float = Field(
-        default=1.0, ge=0, allow_inf_nan=False, strict=True, json_schema_extra=without_schema_default
+        default=1.0, ge=0, allow_inf_nan=False, strict=True, json_schema_extra=remove_schema_default
     )
     """Weight of the queue when surplus is divided among siblings; 1 by default."""
     priority: int = Field(
@@ -140,7 +140,7 @@ class QueueSpec(StrictModel):
         ge=-LARGEST_INT32 - 1,
         le=LARGEST_INT32,
         strict=True,
-        json_schema_extra=without_schema_default,
+        json_schema_extra=remove_schema_default,
     )
     """Siblings with a higher priority are served first; 0 by default."""
     guarantee: Resources | None = None
@@ -203,7 +203,7 @@ class Queue(StrictModel):
     """A queue of the queue tree, to which PodGroups are submitted."""
 
     model_config = ConfigDict(
-        json_schema_extra=validation_rules(
+        json_schema_extra=validation_rules_schema_extension(
             validation_rule(
                 "!has(self.spec.parent) || self.spec.parent != self.metadata.name",
                 "a queue cannot be its own parent; name another one, or leave it out",

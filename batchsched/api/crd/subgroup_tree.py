@@ -95,7 +95,7 @@ class SubgroupTree:
             parent = self.parents[parent]
         return above
 
-    def find_incomplete_subtree(
+    def names_in_smallest_incomplete_subtree(
         self, placed: Mapping[str, int], touched: AbstractSet[str]
     ) -> tuple[str, ...]:
         """Return the subgroup names in the smallest subtree with too few placed pods; () if there is none.

@@ -4,7 +4,13 @@ from typing import Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from batchsched.api.crd.base import LONGEST_NAME, CustomMeta, StrictModel, validation_rule, validation_rules
+from batchsched.api.crd.base import (
+    LONGEST_NAME,
+    CustomMeta,
+    StrictModel,
+    validation_rule,
+    validation_rules_schema_extension,
+)
 
 MOST_LEVELS = 16
 
@@ -22,7 +28,7 @@ class TopologySpec(StrictModel):
     """The spec of a Topology: its levels, widest first."""
 
     model_config = ConfigDict(
-        json_schema_extra=validation_rules(
+        json_schema_extra=validation_rules_schema_extension(
             validation_rule(
                 "self.levels == oldSelf.levels",
                 "levels cannot change: gangs were placed by them; make another Topology",

@@ -13,9 +13,9 @@ from batchsched.api.external.group_tree import TreeGroup
 from batchsched.api.external.kai import KAI_QUEUE, KaiPodGroup
 from batchsched.api.external.kubernetes import (
     CompositePodGroup,
-    UpstreamAlphaPodGroup,
-    UpstreamBetaPodGroup,
     UpstreamPodGroup,
+    UpstreamV1Alpha3PodGroup,
+    UpstreamV1Beta1PodGroup,
 )
 from batchsched.api.external.pod_group import ExternalPodGroup, Marks, build_pod_group
 from batchsched.api.external.volcano import VOLCANO_QUEUE, VolcanoPodGroup
@@ -25,9 +25,11 @@ EXTERNAL_KINDS: Final = (
     ObjectKind(
         "PodGroup", "scheduling.x-k8s.io/v1alpha1", CoschedulingPodGroup, "pod_groups", namespaced=True
     ),
-    ObjectKind("PodGroup", "scheduling.k8s.io/v1beta1", UpstreamBetaPodGroup, "pod_groups", namespaced=True),
     ObjectKind(
-        "PodGroup", "scheduling.k8s.io/v1alpha3", UpstreamAlphaPodGroup, "pod_groups", namespaced=True
+        "PodGroup", "scheduling.k8s.io/v1beta1", UpstreamV1Beta1PodGroup, "pod_groups", namespaced=True
+    ),
+    ObjectKind(
+        "PodGroup", "scheduling.k8s.io/v1alpha3", UpstreamV1Alpha3PodGroup, "pod_groups", namespaced=True
     ),
     ObjectKind("PodGroup", "scheduling.k8s.io/v1alpha2", UpstreamPodGroup, "pod_groups", namespaced=True),
     ObjectKind(
@@ -99,7 +101,7 @@ def scheduling_group_key(pod: Pod) -> str:
     return f"{pod.namespace}/{group.pod_group_name}" if group is not None and group.pod_group_name else ""
 
 
-def with_tree_labels(pod: Pod, places: Mapping[str, tuple[str, str]]) -> Pod:
+def with_gang_labels_of_tree(pod: Pod, places: Mapping[str, tuple[str, str]]) -> Pod:
     """Return a pod with the labels of its gang and subgroup if its PodGroup is below a CompositePodGroup.
 
     Any other pod is returned unchanged.

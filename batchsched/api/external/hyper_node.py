@@ -39,7 +39,7 @@ _LITERAL_PREFIX: Final = re.compile(r"\^([A-Za-z0-9-]*)(?![A-Za-z0-9*+?{-])")
 _AFTER_DIGITS: Final = re.compile(r"[a-z$-]|\\\.|")
 
 
-def find_pattern_problem(pattern: str) -> str:
+def describe_unusable_pattern(pattern: str) -> str:
     """Return why a regular expression of a HyperNode is not usable, or "" if it is.
 
     The `re` module has no time limit, so patterns that may take long are refused. These are patterns with a repeated
@@ -75,7 +75,7 @@ def find_pattern_problem(pattern: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _usable_pattern(pattern: str) -> re.Pattern[str] | None:
-    return None if find_pattern_problem(pattern) else re.compile(pattern)
+    return None if describe_unusable_pattern(pattern) else re.compile(pattern)
 
 
 class NameSelector(KubernetesValue, frozen=True, gc=False):
@@ -215,7 +215,7 @@ def _literal_prefix(pattern: str) -> str:
     return prefix[1] if prefix is not None and "|" not in pattern else ""
 
 
-def tier_levels(tiers: Sequence[int], tier_names: Mapping[int, str]) -> list[dict[str, str]]:
+def topology_levels_of_tiers(tiers: Sequence[int], tier_names: Mapping[int, str]) -> list[dict[str, str]]:
     """Return one Topology level, as a dict with its name and node label, for each tier of HyperNodes.
 
     The name of a level is the `tierName` of its tier if this is unique and not too long, otherwise `tier-N`.
@@ -268,7 +268,7 @@ class HyperNodeTree:
     def _by_member_node(self) -> HyperNodeMemberIndex:
         return HyperNodeMemberIndex(self.hyper_nodes, "Node")
 
-    def hyper_nodes_of(self, node: Node) -> Iterator[HyperNode]:
+    def hyper_nodes_containing_node(self, node: Node) -> Iterator[HyperNode]:
         """Yield all HyperNodes that contain a node, directly or through other HyperNodes, each once."""
         waiting = self._by_member_node.hyper_nodes_with_member(node.name, node.metadata.labels or {})
         seen: set[str] = set()
@@ -279,14 +279,16 @@ class HyperNodeTree:
                 yield hyper_node
                 waiting += self._above[hyper_node.metadata.name]
 
-    def with_tier_labels(self, node: Node) -> Node:
+    def node_with_tier_labels(self, node: Node) -> Node:
         """Return the node with one label for each tier, which names the HyperNode that contains the node.
 
         The labels of HyperNodes that no longer contain the node are removed.
         """
         by_tier: dict[int, str] = {}
         for hyper_node in sorted(
-            self.hyper_nodes_of(node), key=lambda hyper_node: hyper_node.metadata.name, reverse=True
+            self.hyper_nodes_containing_node(node),
+            key=lambda hyper_node: hyper_node.metadata.name,
+            reverse=True,
         ):
             by_tier[hyper_node.spec.tier] = hyper_node.metadata.name
         before = node.metadata.labels or {}
@@ -313,6 +315,6 @@ class HyperNodeTree:
         if not self.hyper_nodes:
             return None
         names = {one.spec.tier: one.spec.tier_name for one in self.hyper_nodes if one.spec.tier_name}
-        levels = tier_levels(self._tiers, names)
+        levels = topology_levels_of_tiers(self._tiers, names)
         meta = {"name": HYPER_NODE_TOPOLOGY, "annotations": {SOURCE: _VERSION}}
         return Topology.model_validate({"metadata": meta, "spec": {"levels": levels}})

@@ -21,7 +21,7 @@ KAI_SUB_GROUP: Final = "kai.scheduler/subgroup-name"
 KAI_QUEUE: Final = "kai.scheduler/queue"
 
 
-class KaiTopology(KubernetesValue, frozen=True, gc=False):
+class KaiTopologyConstraint(KubernetesValue, frozen=True, gc=False):
     """The topology constraint of a KAI PodGroup: the name of a topology, and its required and preferred levels."""
 
     topology: str = ""
@@ -36,7 +36,7 @@ class KaiSubGroup(KubernetesValue, frozen=True, gc=False):
     min_member: int = 1
     min_sub_group: int | None = None
     parent: str | None = None
-    topology_constraint: KaiTopology | None = None
+    topology_constraint: KaiTopologyConstraint | None = None
 
 
 class KaiSpec(KubernetesValue, frozen=True, gc=False):
@@ -47,7 +47,7 @@ class KaiSpec(KubernetesValue, frozen=True, gc=False):
     queue: str = ""
     priority_class_name: str = ""
     preemptibility: str = ""
-    topology_constraint: KaiTopology | None = None
+    topology_constraint: KaiTopologyConstraint | None = None
     sub_groups: tuple[KaiSubGroup, ...] | None = None
 
 
@@ -156,7 +156,7 @@ def _pods_below(outer: KaiSubGroup, sub_groups: Mapping[str, KaiSubGroup]) -> in
     return total
 
 
-def _kai_topology(constraint: KaiTopology | None, unnamed: Mapping[str, str]) -> Spec | None:
+def _kai_topology(constraint: KaiTopologyConstraint | None, unnamed: Mapping[str, str]) -> Spec | None:
     if constraint is None or not (constraint.required_topology_level or constraint.preferred_topology_level):
         return None
     return without_none(

@@ -32,31 +32,31 @@ Source: `WorkloadMaxTreeDepth` of k8s.io/api/scheduling/v1alpha3.
 """
 
 
-class GangPolicy(KubernetesValue, frozen=True, gc=False):
+class GangSchedulingPolicy(KubernetesValue, frozen=True, gc=False):
     """The scheduling policy `gang` of a Kubernetes PodGroup, with the minimum number of pods."""
 
     min_count: int = 1
 
 
-class SchedulingPolicy(KubernetesValue, frozen=True, gc=False):
+class PodGroupSchedulingPolicy(KubernetesValue, frozen=True, gc=False):
     """The scheduling policy of a Kubernetes PodGroup: `gang`, or `basic`, which means that its pods are no gang."""
 
-    gang: GangPolicy | None = None
+    gang: GangSchedulingPolicy | None = None
 
 
-class GroupGangPolicy(KubernetesValue, frozen=True, gc=False):
+class CompositeGangSchedulingPolicy(KubernetesValue, frozen=True, gc=False):
     """The scheduling policy `gang` of a CompositePodGroup, with the minimum number of groups directly below it."""
 
     min_group_count: int = 1
 
 
-class GroupSchedulingPolicy(KubernetesValue, frozen=True, gc=False):
+class CompositeSchedulingPolicy(KubernetesValue, frozen=True, gc=False):
     """The scheduling policy of a CompositePodGroup: `gang` or `basic`.
 
     With `basic`, it is enough that one group below the CompositePodGroup runs.
     """
 
-    gang: GroupGangPolicy | None = None
+    gang: CompositeGangSchedulingPolicy | None = None
 
 
 class GroupWorkloadReference(KubernetesValue, frozen=True, gc=False):
@@ -71,7 +71,7 @@ class UpstreamTopologyConstraint(KubernetesValue, frozen=True, gc=False):
     key: str = ""
 
 
-class UpstreamTopologyConstraints(KubernetesValue, frozen=True, gc=False):
+class UpstreamSchedulingConstraints(KubernetesValue, frozen=True, gc=False):
     """The topology constraints of a Kubernetes PodGroup."""
 
     topology: tuple[UpstreamTopologyConstraint, ...] | None = None
@@ -82,7 +82,7 @@ class _GroupSpec(KubernetesValue, frozen=True, gc=False):
 
     parent_composite_pod_group_name: str = ""
     workload_ref: GroupWorkloadReference | None = None
-    scheduling_constraints: UpstreamTopologyConstraints | None = None
+    scheduling_constraints: UpstreamSchedulingConstraints | None = None
     priority_class_name: str = ""
     priority: int | None = None
     preemption_policy: str | None = None
@@ -93,34 +93,34 @@ class _GroupSpec(KubernetesValue, frozen=True, gc=False):
         return topology_constraint_keys(self.scheduling_constraints)
 
 
-class UpstreamSpec(_GroupSpec, frozen=True, gc=False):
+class UpstreamPodGroupSpec(_GroupSpec, frozen=True, gc=False):
     """The spec of a Kubernetes PodGroup (`scheduling.k8s.io`) in any of the supported API versions.
 
     These are v1alpha2 of Kubernetes 1.36, and v1alpha3 and v1beta1 of Kubernetes 1.37.
     """
 
-    scheduling_policy: SchedulingPolicy = SchedulingPolicy()
+    scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
     disruption_mode: str | dict[str, Any] | None = None
 
     @property
     def is_evicted_as_whole(self) -> bool:
         """Whether the pods of the PodGroup may only be evicted all together."""
-        return is_disrupted_as_whole(self.disruption_mode)
+        return requires_eviction_as_whole(self.disruption_mode)
 
 
 class CompositeSpec(_GroupSpec, frozen=True, gc=False):
     """The spec of a CompositePodGroup (`scheduling.k8s.io/v1alpha3`)."""
 
-    scheduling_policy: GroupSchedulingPolicy = GroupSchedulingPolicy()
+    scheduling_policy: CompositeSchedulingPolicy = CompositeSchedulingPolicy()
     disruption_mode: dict[str, Any] | None = None
 
     @property
     def is_evicted_as_whole(self) -> bool:
         """Whether the groups directly below the CompositePodGroup may only be evicted all together."""
-        return is_disrupted_as_whole(self.disruption_mode)
+        return requires_eviction_as_whole(self.disruption_mode)
 
 
-def is_disrupted_as_whole(disruption_mode: str | Mapping[str, Any] | None) -> bool:
+def requires_eviction_as_whole(disruption_mode: str | Mapping[str, Any] | None) -> bool:
     """Return whether a disruption mode permits only the eviction of all pods together.
 
     The mode is then `all`, or `PodGroup` in v1alpha2. The default is `single`.
@@ -140,14 +140,14 @@ def convert_topology_constraints(keys: Sequence[str]) -> Spec | None:
     return {"name": NO_TOPOLOGY, "required": keys[0]} if keys and keys[0] else None
 
 
-def topology_constraint_keys(constraints: UpstreamTopologyConstraints | None) -> tuple[str, ...]:
+def topology_constraint_keys(constraints: UpstreamSchedulingConstraints | None) -> tuple[str, ...]:
     """Return the node labels in topology constraints, in their order."""
     return tuple(
-        constraint.key for constraint in (constraints or UpstreamTopologyConstraints()).topology or ()
+        constraint.key for constraint in (constraints or UpstreamSchedulingConstraints()).topology or ()
     )
 
 
-class UpstreamStatus(KubernetesValue, frozen=True, gc=False):
+class UpstreamGroupStatus(KubernetesValue, frozen=True, gc=False):
     """The status of a Kubernetes PodGroup (`scheduling.k8s.io`)."""
 
     conditions: tuple[dict[str, Any], ...] | None = None
@@ -157,7 +157,7 @@ class _UpstreamGroup(ExternalPodGroup, frozen=True, gc=False):
     """What a PodGroup and a CompositePodGroup of Kubernetes have in common."""
 
     spec: _GroupSpec = _GroupSpec()
-    status: UpstreamStatus = UpstreamStatus()
+    status: UpstreamGroupStatus = UpstreamGroupStatus()
 
     @override
     def describe_unsupported_field(self) -> str:
@@ -184,7 +184,7 @@ class UpstreamPodGroup(_UpstreamGroup, frozen=True, gc=False):
     `external.group_tree` assembles.
     """
 
-    spec: UpstreamSpec = UpstreamSpec()
+    spec: UpstreamPodGroupSpec = UpstreamPodGroupSpec()
 
     @override
     def to_batchsched_spec_fields(self) -> Spec:
@@ -224,11 +224,11 @@ def describe_unsupported_topology(keys: Sequence[str]) -> str:
     )
 
 
-class UpstreamAlphaPodGroup(UpstreamPodGroup, frozen=True, gc=False):
+class UpstreamV1Alpha3PodGroup(UpstreamPodGroup, frozen=True, gc=False):
     """The PodGroup of Kubernetes in v1alpha3, with the same fields as in v1beta1."""
 
 
-class UpstreamBetaPodGroup(UpstreamPodGroup, frozen=True, gc=False):
+class UpstreamV1Beta1PodGroup(UpstreamPodGroup, frozen=True, gc=False):
     """The PodGroup of Kubernetes in v1beta1, which has the condition `PodGroupInitiallyScheduled`."""
 
 

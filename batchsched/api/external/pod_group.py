@@ -125,7 +125,7 @@ def without_none(**fields: Any) -> Spec:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def is_external(group: PodGroup) -> bool:
+def is_converted_from_external(group: PodGroup) -> bool:
     """Return whether a batchsched PodGroup was converted from a PodGroup of another project."""
     return SOURCE in group.metadata.annotations
 

@@ -14,7 +14,7 @@ VOLCANO_TASK: Final = "volcano.sh/task-spec"
 VOLCANO_QUEUE: Final = "scheduling.volcano.sh/queue-name"
 
 
-class VolcanoTopology(KubernetesValue, frozen=True, gc=False):
+class VolcanoNetworkTopology(KubernetesValue, frozen=True, gc=False):
     """The network topology of a Volcano PodGroup, as tiers of HyperNodes: `hard` is required, `soft` preferred."""
 
     mode: str = "hard"
@@ -32,7 +32,7 @@ class VolcanoTopology(KubernetesValue, frozen=True, gc=False):
 class VolcanoSubGroupPolicy(KubernetesValue, frozen=True, gc=False):
     """A subgroup policy of a Volcano PodGroup: how many subgroups must run, and their network topology."""
 
-    network_topology: VolcanoTopology | None = None
+    network_topology: VolcanoNetworkTopology | None = None
     min_sub_groups: int | None = None
 
 
@@ -44,7 +44,7 @@ class VolcanoSpec(KubernetesValue, frozen=True, gc=False):
     queue: str = ""
     priority_class_name: str = ""
     min_resources: Amounts | None = None
-    network_topology: VolcanoTopology | None = None
+    network_topology: VolcanoNetworkTopology | None = None
     sub_group_policy: tuple[VolcanoSubGroupPolicy, ...] | None = None
 
 
@@ -90,7 +90,7 @@ _NO_SUB_GROUPS: Final = (
 )
 
 
-def _topology(constraint: VolcanoTopology | None) -> Spec | None:
+def _topology(constraint: VolcanoNetworkTopology | None) -> Spec | None:
     """Convert a network topology to the topology of a batchsched PodGroup: the mode `soft` prefers tier 1."""
     if constraint is None or (_is_hard(constraint) and not constraint.level):
         return None
@@ -99,7 +99,7 @@ def _topology(constraint: VolcanoTopology | None) -> Spec | None:
     return {"name": HYPER_NODE_TOPOLOGY, "preferred": f"{TIER_LABEL}1"}
 
 
-def _is_hard(topology: VolcanoTopology | None) -> bool:
+def _is_hard(topology: VolcanoNetworkTopology | None) -> bool:
     return topology is not None and topology.mode != "soft"
 
 

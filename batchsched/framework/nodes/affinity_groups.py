@@ -46,7 +46,7 @@ class AffinityGroup:
         self.on = {numbers[node]: count for node, count in self.on.items()}
         self._arrays = None
 
-    def pod_counts_by_node(self) -> tuple[IndexArray, IntArray]:
+    def nodes_and_pod_counts(self) -> tuple[IndexArray, IntArray]:
         """Return the indexes of the nodes with pods of this group, and the number of its pods on each."""
         if self._arrays is None:
             size = len(self.on)
@@ -151,7 +151,7 @@ class AffinityGroups:
         """The groups, in the order of their first pods."""
         return iter(self._groups.values())
 
-    def add_or_remove_pod(self, pod: Pod, affinity: Affinity, node: int, by: int) -> None:
+    def update_pod_count(self, pod: Pod, affinity: Affinity, node: int, by: int) -> None:
         """Update an affinity group's pod count after a pod was added (`by` = 1) or removed (`by` = -1)."""
         key = (pod.namespace, msgspec.msgpack.encode((affinity.pod_affinity, affinity.pod_anti_affinity)))
         group = self._groups.get(key)

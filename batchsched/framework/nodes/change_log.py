@@ -144,7 +144,7 @@ class NodeValueCache:
         """Drop a cached value, so that it is computed again on the next use."""
         self._values.pop(key, None)
 
-    def reorder_arrays(self, source: IndexArray) -> None:
+    def adapt_to_new_node_indexes(self, source: IndexArray) -> None:
         """Reorder all cached arrays for new node indexes; `source` has each node's former index, -1 for new nodes.
 
         New nodes are also in the log of changes, so their entries are computed before use.

@@ -42,7 +42,7 @@ class PodSelector:
         object.__setattr__(self, "selector_key", (parts, self.namespaces))
 
     @classmethod
-    def from_selector(
+    def from_label_selector(
         cls, selector: LabelSelector | None, namespaces: frozenset[str] | None = None
     ) -> "PodSelector":
         """Create a pod selector from one label selector and the namespaces in which it applies.
@@ -52,7 +52,7 @@ class PodSelector:
         return cls(None if selector is None else (selector,), namespaces)
 
     @property
-    def matches_any_labels(self) -> bool:
+    def selects_whole_namespaces(self) -> bool:
         """True if the selector matches all pods in its namespaces, whatever labels the pods have."""
         return self.selectors is not None and all(one.matches_everything for one in self.selectors)
 
@@ -78,7 +78,7 @@ class PodSelector:
             yield from selector.required_labels()
 
 
-class PodLabelIndex:
+class LabelSetIndex:
     """An index of label sets with their namespaces, which finds the label sets that a selector matches."""
 
     def __init__(self) -> None:
@@ -131,7 +131,7 @@ FEW = 256
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LabelGroup:
+class PodLabelGroup:
     """The namespace, labels and termination state that all pods of a group have in common.
 
     Either all pods of the group are terminating or none is.
@@ -161,11 +161,11 @@ class PodLabelGroups:
         self._forget()
 
     def _forget(self) -> None:
-        self._groups: list[LabelGroup] = []
+        self._groups: list[PodLabelGroup] = []
         self._number: dict[tuple[str, tuple[tuple[str, str], ...], bool], int] = {}
         self._sizes: list[int] = []
         self._empty = 0
-        self._index = PodLabelIndex()
+        self._index = LabelSetIndex()
         self._leaving: list[int] = []
         self._latest = 0
         """The group of the last pod."""
@@ -208,7 +208,7 @@ class PodLabelGroups:
     def _find(self, namespace: str, labels: tuple[tuple[str, str], ...], *, terminating: bool) -> int:
         number = self._number.setdefault((namespace, labels, terminating), len(self._groups))
         if number == len(self._groups):
-            group = LabelGroup(namespace, dict(labels), terminating)
+            group = PodLabelGroup(namespace, dict(labels), terminating)
             self._groups.append(group)
             self._sizes.append(0)
             self._empty += 1
@@ -241,11 +241,11 @@ class PodLabelGroups:
         self._empty = 0
         return numbers
 
-    def matching_label_groups(self, matches: Callable[[LabelGroup], bool]) -> BoolArray:
+    def mask_label_groups_passing_test(self, matches: Callable[[PodLabelGroup], bool]) -> BoolArray:
         """Return an array with one boolean per label group: True if `matches` returns True for the group."""
         return np.fromiter((matches(group) for group in self._groups), np.bool_, len(self._groups))
 
-    def selected_label_groups(self, selection: PodSelector, *, terminating: bool) -> BoolArray:
+    def mask_label_groups_matching_selector(self, selection: PodSelector, *, terminating: bool) -> BoolArray:
         """Return an array with one boolean per label group: True if `selection` matches its namespace and labels.
 
         If `terminating` is False, groups of terminating pods are not selected.

@@ -17,9 +17,9 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.config.kubernetes_release import DEFAULT_RELEASE, KubernetesRelease
 from batchsched.devices.ledger import DeviceLedger, PodTest, no_pod_is_bound
 from batchsched.framework.gang_counts import GangPodCounts
-from batchsched.framework.nodes.assumed_volumes import AssumedVolumes
 from batchsched.framework.nodes.change_log import NO_NODE, NodeChangeLog, NodeValueCache, reordered_array
 from batchsched.framework.nodes.pod_table import PodTable
+from batchsched.framework.nodes.reserved_volumes import ReservedVolumes
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
 from batchsched.framework.waiting_pods import WaitingPods
 
@@ -28,7 +28,7 @@ from batchsched.framework.waiting_pods import WaitingPods
 class ReservedVolumesAndDevices:
     """The volumes and devices that are reserved for pods, in addition to the resources of their nodes."""
 
-    volumes: AssumedVolumes = field(default_factory=AssumedVolumes)
+    volumes: ReservedVolumes = field(default_factory=ReservedVolumes)
     devices: DeviceLedger = field(default_factory=lambda: DeviceLedger({}))
 
     def copy_for_pods(self, pods: Sequence[Pod]) -> "ReservedVolumesAndDevices":
@@ -42,30 +42,32 @@ class ReservedVolumesAndDevices:
             return NOTHING_RESERVED
         return ReservedVolumesAndDevices(self.volumes.copy_for_pods(pods), self.devices.copy_for_pods(pods))
 
-    def copy_pods_being_bound_from(
+    def copy_reservations_of_pods_being_bound(
         self, before: Self, is_reserved: PodTest, is_bound: PodTest = no_pod_is_bound
     ) -> None:
         """Copy from `before` the volumes and devices that are reserved for pods which are still being bound.
 
         Args:
           before: the volumes and devices of an earlier node table.
-          is_reserved: as of `DeviceLedger.copy_pods_being_bound_from`.
-          is_bound: as of `DeviceLedger.copy_pods_being_bound_from`.
+          is_reserved: as of `DeviceLedger.copy_reservations_of_pods_being_bound`.
+          is_bound: as of `DeviceLedger.copy_reservations_of_pods_being_bound`.
         """
-        self.volumes.copy_pods_being_bound_from(before.volumes, is_reserved, is_bound)
-        self.devices.copy_pods_being_bound_from(before.devices, is_reserved, is_bound)
+        self.volumes.copy_reservations_of_pods_being_bound(before.volumes, is_reserved, is_bound)
+        self.devices.copy_reservations_of_pods_being_bound(before.devices, is_reserved, is_bound)
 
-    def release_pods_not_being_bound(self, is_reserved: PodTest, is_bound: PodTest = no_pod_is_bound) -> None:
+    def release_reservations_of_pods_not_being_bound(
+        self, is_reserved: PodTest, is_bound: PodTest = no_pod_is_bound
+    ) -> None:
         """Release the reserved volumes and devices of all pods that are no longer being bound.
 
         A bound pod keeps its volumes and devices until the cluster objects show them as bound or allocated.
 
         Args:
-          is_reserved: as of `DeviceLedger.copy_pods_being_bound_from`.
-          is_bound: as of `DeviceLedger.copy_pods_being_bound_from`.
+          is_reserved: as of `DeviceLedger.copy_reservations_of_pods_being_bound`.
+          is_bound: as of `DeviceLedger.copy_reservations_of_pods_being_bound`.
         """
-        self.volumes.release_pods_not_being_bound(is_reserved, is_bound)
-        self.devices.release_pods_not_being_bound(is_reserved, is_bound)
+        self.volumes.release_reservations_of_pods_not_being_bound(is_reserved, is_bound)
+        self.devices.release_reservations_of_pods_not_being_bound(is_reserved, is_bound)
 
     def release_volumes_and_devices(self, pod: Pod) -> None:
         """Release the volumes and devices that are reserved for a pod."""
@@ -84,7 +86,7 @@ T = TypeVar("T")
 NodeArray = TypeVar("NodeArray", bound=np.ndarray[Any, np.dtype[Any]])
 
 
-def no_gang_pod_counts(_pod: Pod) -> GangPodCounts | None:
+def default_gang_of(_pod: Pod) -> GangPodCounts | None:
     """Return None instead of a gang's pod counts, as the default until a session sets `gang_of`."""
     return None
 
@@ -120,10 +122,10 @@ class NodeTable:
         """Log of added nodes and of changed Node objects."""
         self.moves = NodeChangeLog(len(self.nodes))
         """Log of what `changes` has, and of nodes to which pods were added or from which they were removed."""
-        self.gang_of: Callable[[Pod], GangPodCounts | None] = no_gang_pod_counts
+        self.gang_of: Callable[[Pod], GangPodCounts | None] = default_gang_of
         """Returns the counts of a pod's gang; the session sets it."""
         self.waiting = WaitingPods()
-        self.assumed = AssumedVolumes(snapshot)
+        self.assumed = ReservedVolumes(snapshot)
         self.now = 0.0
         """Time of the session in seconds since 1970; the session sets it."""
         self._labels: dict[str, tuple[IndexArray, tuple[str, ...]]] = {}
@@ -136,7 +138,7 @@ class NodeTable:
         """Write the allocatable amounts of the nodes with some indexes."""
         self.allocatable[np.asarray(places, np.int32)] = 0
         for index in places:
-            for resource, amount in self.nodes[index].parse_allocatable().items():
+            for resource, amount in self.nodes[index].parse_allocatable_in_base_units().items():
                 if resource in self.column:
                     self.allocatable[index, self.column[resource]] = amount
 
@@ -184,10 +186,10 @@ class NodeTable:
         self.pod_table.renumber_nodes(numbers.tolist(), len(names))
         self.changes.renumber_nodes(numbers.tolist(), len(names))
         self.moves.renumber_nodes(numbers.tolist(), len(names))
-        self._node_values.reorder_arrays(source)
+        self._node_values.adapt_to_new_node_indexes(source)
         return source
 
-    def replace_objects(self, objects: Mapping[str, tuple[Any, ...]]) -> None:
+    def replace_cluster_objects(self, objects: Mapping[str, tuple[Any, ...]]) -> None:
         """Replace all cluster objects of the given kinds, and drop cached values computed from them.
 
         Args:
@@ -211,9 +213,9 @@ class NodeTable:
         """
         if fields:
             self._fields_of_value[key] = fields
-        return self.incremental_value(key, build, lambda _value, _changed: build(self))
+        return self.incrementally_updated_value(key, build, lambda _value, _changed: build(self))
 
-    def incremental_value(
+    def incrementally_updated_value(
         self, key: Hashable, build: "Callable[[NodeTable], T]", amend: Callable[[T, IndexArray], T]
     ) -> T:
         """Return a cached value that `build` computes on first use, and that `amend` updates for changed nodes."""
@@ -229,7 +231,7 @@ class NodeTable:
             self._node_values.cached_array(
                 key,
                 lambda nodes: ask(
-                    self.all_nodes_view() if nodes is None else self.ascending_nodes_view(nodes)
+                    self.all_nodes_view() if nodes is None else self.nodes_view_for_ascending_indexes(nodes)
                 ),
             ),
         )
@@ -333,7 +335,7 @@ class NodeTable:
             requested_row += requested * count
             nonzero_row += nonzero * count
 
-    def counted_requests(self, pod: Pod) -> tuple[IntArray, IntArray]:
+    def request_vectors_of_added_pod(self, pod: Pod) -> tuple[IntArray, IntArray]:
         """Return the two arrays of requests with which a pod was added to the node table.
 
         The arrays are `requested` [R] and `nonzero` [2], as in `add_pods`.
@@ -371,7 +373,7 @@ class NodeTable:
         """Return a read-only view of the nodes with the given indexes."""
         return Nodes(self, nodes, len(nodes))
 
-    def ascending_nodes_view(self, nodes: IndexArray) -> "Nodes":
+    def nodes_view_for_ascending_indexes(self, nodes: IndexArray) -> "Nodes":
         """Return a read-only view of the nodes with these indexes, which are ascending and distinct.
 
         For all nodes or one node, arrays are not copied.

@@ -7,7 +7,7 @@ import numpy as np
 
 from batchsched.api.core.pod import Pod, PodSpec
 from batchsched.framework.nodes.affinity_groups import AffinityGroups
-from batchsched.framework.nodes.label_index import LabelGroup, PodLabelGroups, PodSelector
+from batchsched.framework.nodes.label_index import PodLabelGroup, PodLabelGroups, PodSelector
 from batchsched.framework.status import BoolArray, IntArray
 
 T = TypeVar("T")
@@ -220,7 +220,7 @@ class PodTable:
             self.with_affinity[pod.key] = (pod, node)
         else:
             del self.with_affinity[pod.key]
-        self.affinity_groups.add_or_remove_pod(pod, affinity, node, by)
+        self.affinity_groups.update_pod_count(pod, affinity, node, by)
 
     def renumber_nodes(self, numbers: list[int], nodes: int) -> None:
         """Replace the node indexes of all pods after nodes were added or removed. Nodes that are removed have no pods.
@@ -252,20 +252,24 @@ class PodTable:
         """Return True if the pod `namespace/name` is on a node."""
         return key in self._pods
 
-    def all_pods(self) -> Iterable[tuple[Pod, int]]:
+    def pods_with_node_indexes(self) -> Iterable[tuple[Pod, int]]:
         """Return all pods with the indexes of their nodes, in the order in which they were added."""
         return iter(self._pods.values())
 
-    def count_matching_by_node(self, matches: Callable[[LabelGroup], bool]) -> IntArray:
+    def count_pods_passing_test_by_node(self, matches: Callable[[PodLabelGroup], bool]) -> IntArray:
         """Return for each node [N] the number of pods in label groups for which `matches` returns True."""
-        return self._count_in(self._groups.matching_label_groups(matches))
+        return self._count_in(self._groups.mask_label_groups_passing_test(matches))
 
-    def count_selected_by_node(self, selection: PodSelector, *, terminating: bool = True) -> IntArray:
+    def count_pods_matching_selector_by_node(
+        self, selection: PodSelector, *, terminating: bool = True
+    ) -> IntArray:
         """Return the number of pods on each node [N] that a pod selector matches by namespace and labels.
 
         Terminating pods count only if `terminating`.
         """
-        return self._count_in(self._groups.selected_label_groups(selection, terminating=terminating))
+        return self._count_in(
+            self._groups.mask_label_groups_matching_selector(selection, terminating=terminating)
+        )
 
     def _count_in(self, chosen: BoolArray) -> IntArray:
         if not chosen.any():

@@ -25,7 +25,7 @@ _EBS_VOLUME: Final = re.compile(r"vol-[^/]*")
 
 
 @dataclass(frozen=True, slots=True)
-class MigratedKind:
+class MigratedVolumeKind:
     """A kind of in-tree volume, such as AWS EBS, that is migrated to a CSI driver.
 
     Args:
@@ -39,20 +39,20 @@ class MigratedKind:
     zone: str = ""
 
 
-EBS: Final = MigratedKind("kubernetes.io/aws-ebs", "ebs.csi.aws.com", "topology.ebs.csi.aws.com/zone")
-GCE: Final = MigratedKind("kubernetes.io/gce-pd", "pd.csi.storage.gke.io", "topology.gke.io/zone")
-CINDER: Final = MigratedKind(
+EBS: Final = MigratedVolumeKind("kubernetes.io/aws-ebs", "ebs.csi.aws.com", "topology.ebs.csi.aws.com/zone")
+GCE: Final = MigratedVolumeKind("kubernetes.io/gce-pd", "pd.csi.storage.gke.io", "topology.gke.io/zone")
+CINDER: Final = MigratedVolumeKind(
     "kubernetes.io/cinder", "cinder.csi.openstack.org", "topology.cinder.csi.openstack.org/zone"
 )
-AZURE: Final = MigratedKind("kubernetes.io/azure-disk", "disk.csi.azure.com")
-PORTWORX: Final = MigratedKind("kubernetes.io/portworx-volume", "pxd.portworx.com")
+AZURE: Final = MigratedVolumeKind("kubernetes.io/azure-disk", "disk.csi.azure.com")
+PORTWORX: Final = MigratedVolumeKind("kubernetes.io/portworx-volume", "pxd.portworx.com")
 DRIVERS: Final[Mapping[str, str]] = {one.plugin: one.driver for one in (EBS, GCE, CINDER, AZURE, PORTWORX)}
 """Migrated in-tree plugin → CSI driver."""
 NEVER: Final = frozenset({"kubernetes.io/azure-file", "kubernetes.io/vsphere-volume"})
 """In-tree plugins with a translation that never count as migrated."""
 
 
-def migrated_kind(source: InTreeVolumeSource) -> MigratedKind | None:
+def migrated_volume_kind(source: InTreeVolumeSource) -> MigratedVolumeKind | None:
     """Return which kind of migrated in-tree volume a pod's volume or a PersistentVolume is; None for other volumes."""
     pairs = (
         (source.gce_persistent_disk, GCE),
@@ -64,7 +64,7 @@ def migrated_kind(source: InTreeVolumeSource) -> MigratedKind | None:
     return next((kind for stated, kind in pairs if stated is not None), None)
 
 
-def inline_volume_handle(volume: Volume) -> str | None:
+def csi_handle_of_inline_volume(volume: Volume) -> str | None:
     """Return the CSI volume handle of a migrated volume in a pod's spec; None if it cannot be derived."""
     disk = volume.gce_persistent_disk
     return _gce_handle(disk.pd_name, "zones", _UNSPECIFIED) if disk else _handle(volume)
@@ -114,7 +114,7 @@ def migrated_plugins(csi_node: CSINode | None) -> frozenset[str]:
     return frozenset((annotation or "").split(",")) & DRIVERS.keys()
 
 
-def csi_node_affinity(volume: PersistentVolume, kind: MigratedKind) -> NodeSelector | None:
+def translate_node_affinity_to_csi(volume: PersistentVolume, kind: MigratedVolumeKind) -> NodeSelector | None:
     """Return the node affinity of a PersistentVolume, with its zone labels translated to the label of the CSI driver.
 
     Source: `translateTopologyFromInTreeToCSI` of k8s.io/csi-translation-lib.

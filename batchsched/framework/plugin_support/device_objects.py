@@ -45,7 +45,7 @@ def device_objects(table: NodeTable) -> DeviceObjects:
         return DeviceObjects(
             claims=ledger.claims,
             classes={device_class.metadata.name: device_class for device_class in snapshot.device_classes},
-            class_of_resource=classes_of_resources(snapshot.device_classes),
+            class_of_resource=device_class_by_resource(snapshot.device_classes),
             allocator=Allocator(
                 DeviceInventory(snapshot.resource_slices, snapshot.device_taint_rules, rules), ledger, rules
             ),
@@ -61,7 +61,7 @@ def mask_resources_served_by_devices(table: NodeTable) -> BoolArray:
     """
 
     def mask_served_resources(_snapshot: object) -> BoolArray:
-        served = classes_of_resources(table.cluster_objects.device_classes)
+        served = device_class_by_resource(table.cluster_objects.device_classes)
         return np.array([name in served for name in table.resources], np.bool_)
 
     return table.cached_value_of_cluster_objects(
@@ -79,7 +79,7 @@ def node_groups_by_devices(table: NodeTable) -> NodeGroupsByDevices:
     )
 
 
-def classes_of_resources(classes: Iterable[DeviceClass]) -> dict[str, DeviceClass]:
+def device_class_by_resource(classes: Iterable[DeviceClass]) -> dict[str, DeviceClass]:
     """Return a mapping from each extended resource to the DeviceClass that provides devices for it.
 
     If several classes state a resource, the newest class provides it. Among equally new classes, the first by name

@@ -27,16 +27,16 @@ def nodes_matching_selector(table: NodeTable, selector: NodeSelector) -> BoolArr
       InvalidSelector: an expression has an unknown operator.
     """
 
-    def nodes_matching_any_term(nodes: Nodes) -> BoolArray:
+    def mask_nodes_matching_any_term(nodes: Nodes) -> BoolArray:
         mask = np.zeros(len(nodes), np.bool_)
         for term in selector.node_selector_terms:
-            mask |= nodes_matching_term(table, term)[nodes.where]
+            mask |= mask_nodes_matching_term(table, term)[nodes.where]
         return mask
 
-    return table.cached_array(("selected", selector), nodes_matching_any_term)
+    return table.cached_array(("selected", selector), mask_nodes_matching_any_term)
 
 
-def nodes_matching_term(table: NodeTable, term: NodeSelectorTerm) -> BoolArray:
+def mask_nodes_matching_term(table: NodeTable, term: NodeSelectorTerm) -> BoolArray:
     """Return a mask [N]: True for each node that matches all expressions of a node selector term.
 
     A term without expressions matches no node.
@@ -58,7 +58,7 @@ def _matching(nodes: Nodes, term: NodeSelectorTerm) -> BoolArray:
     return mask
 
 
-def nodes_with_labels(table: NodeTable, labels: dict[str, str]) -> BoolArray:
+def mask_nodes_with_labels(table: NodeTable, labels: dict[str, str]) -> BoolArray:
     """Return a mask [N]: True for each node that has all of the given labels."""
     mask = np.ones(len(table.nodes), np.bool_)
     for key, value in labels.items():
@@ -66,18 +66,18 @@ def nodes_with_labels(table: NodeTable, labels: dict[str, str]) -> BoolArray:
     return mask
 
 
-def nodes_matching_pod(table: NodeTable, pod: Pod) -> BoolArray:
+def mask_nodes_selected_by_pod(table: NodeTable, pod: Pod) -> BoolArray:
     """Return a mask [N]: True for each node that matches a pod's nodeSelector and required node affinity.
 
     Source: `GetRequiredNodeAffinity` of k8s.io/component-helpers/scheduling/corev1/nodeaffinity.
     """
-    mask = nodes_with_labels(table, pod.spec.node_selector or {})
+    mask = mask_nodes_with_labels(table, pod.spec.node_selector or {})
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
     terms = affinity.required_during_scheduling_ignored_during_execution if affinity else None
     return mask if terms is None else mask & nodes_matching_selector(table, terms)
 
 
-def selects_node(pod: Pod, node: Node) -> bool:
+def is_node_selected_by_pod(pod: Pod, node: Node) -> bool:
     """Return True if a node matches a pod's nodeSelector and required node affinity.
 
     Raises:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from batchsched.api.core.requests import requests_for_scoring
+from batchsched.api.core.requests import pending_pod_requests_for_scoring
 from batchsched.api.crd.base import StrictModel
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.pod_class import PodClass
@@ -108,7 +108,7 @@ def requested_amounts(
     With `nonzero`, containers without cpu or memory requests count with default amounts.
     """
     if nonzero and pod.pod.spec.resources is not None:
-        amounts = requests_for_scoring(pod.pod)
+        amounts = pending_pod_requests_for_scoring(pod.pod)
         return tuple(amounts.get(one.name, 0) for one in resources)
     column = table.column
     assumed = NONZERO_COLUMN if nonzero else {}

@@ -24,7 +24,7 @@ _CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 
 
 @dataclass(frozen=True, slots=True)
-class VolumeLister:
+class StorageObjects:
     """The storage objects of a cluster, such as PersistentVolumes and StorageClasses, by name.
 
     Args:
@@ -55,19 +55,19 @@ class PodVolumeClaim:
     ephemeral: bool = False
 
 
-def storage_objects(table: NodeTable) -> VolumeLister:
+def storage_objects(table: NodeTable) -> StorageObjects:
     """Return the storage objects of the session's snapshot, such as PersistentVolumes and StorageClasses."""
     return table.cached_value_of_cluster_objects("storage", _read)
 
 
-def _read(snapshot: Snapshot) -> VolumeLister:
+def _read(snapshot: Snapshot) -> StorageObjects:
     attachments: dict[str, tuple[VolumeAttachment, ...]] = {}
     for attachment in snapshot.volume_attachments:
         attachments[attachment.spec.node_name] = (*attachments.get(attachment.spec.node_name, ()), attachment)
     volumes_of: dict[str, list[PersistentVolume]] = {}
     for volume in snapshot.persistent_volumes:
         volumes_of.setdefault(volume_storage_class(volume), []).append(volume)
-    return VolumeLister(
+    return StorageObjects(
         claims={claim.key: claim for claim in snapshot.persistent_volume_claims},
         volumes={volume.metadata.name: volume for volume in snapshot.persistent_volumes},
         classes={one.metadata.name: one for one in snapshot.storage_classes},
@@ -90,13 +90,13 @@ def volume_claims_of_pod(pod: Pod) -> Iterable[PodVolumeClaim]:
             yield PodVolumeClaim(f"{pod.name}-{volume.name}", ephemeral=True)
 
 
-def volume_claim_names(pod: Pod) -> tuple[str, ...]:
+def nonephemeral_volume_claim_names(pod: Pod) -> tuple[str, ...]:
     """Return the names of the PersistentVolumeClaims in a pod's spec, without those of ephemeral volumes."""
     sources = (volume.persistent_volume_claim for volume in pod.spec.volumes or ())
     return tuple(source.claim_name for source in sources if source)
 
 
-def is_new_or_rebound(old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> bool:
+def has_new_volume_or_storage_class(old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> bool:
     """Return True if a PersistentVolumeClaim is new, or has another volume or StorageClass than `old`."""
     if old is None or old.spec.volume_name != new.spec.volume_name:
         return True
@@ -119,7 +119,7 @@ def claim_ref_allows_pod(volume: PersistentVolume, pod: Pod) -> bool:
     )
 
 
-def volume_claim_signature(pod: Pod) -> tuple[object, ...]:
+def signature_of_pod_volume_claims(pod: Pod) -> tuple[object, ...]:
     """Return a hashable value that is equal for pods with the same PersistentVolumeClaims.
 
     It is unique to the pod if a claim is ephemeral.
@@ -129,7 +129,7 @@ def volume_claim_signature(pod: Pod) -> tuple[object, ...]:
     return (uses, own) if uses else ()
 
 
-def not_owner_reason(pod: Pod, claim: PersistentVolumeClaim) -> str | None:
+def reason_pod_does_not_own_claim(pod: Pod, claim: PersistentVolumeClaim) -> str | None:
     """Return the reason why a pod may not use the claim of its ephemeral volume; None if the pod owns the claim.
 
     Source: `VolumeIsForPod` of k8s.io/component-helpers/storage/ephemeral.

@@ -33,7 +33,7 @@ class BindingCycle:
     state: CycleState = field(default_factory=CycleState)
 
     @classmethod
-    def for_pods(cls, pods: Sequence[Pod], table: NodeTable, binder: Binder) -> Self:
+    def from_placed_pods(cls, pods: Sequence[Pod], table: NodeTable, binder: Binder) -> Self:
         """Create the binding cycle of pods that a session has placed. Call it before the next session begins."""
         return cls(table, binder, table.reserved_volumes_and_devices.copy_for_pods(pods))
 
@@ -52,7 +52,7 @@ async def run_binding_cycle(pipeline: Pipeline, pod: Pod, node: str, cycle: Bind
       PluginError: a PreBind or a Bind plugin failed.
     """
     status = await run_prebind(pipeline, pod, node, cycle)
-    return await run_bind(pipeline, pod, node, cycle) if status.ok else status
+    return await run_bind_and_postbind(pipeline, pod, node, cycle) if status.ok else status
 
 
 def may_need_prebind_undo(pipeline: Pipeline, pods: Iterable[Pod], cycle: BindingCycle) -> bool:
@@ -81,7 +81,7 @@ async def run_prebind(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCyc
         answer = await await_plugin(prebind, "PreBind", prebind.prebind, pod, node, cycle)
         status = answers.checked_status(prebind, "PreBind", answer)
         if not status.ok:
-            return answers.with_plugin_name(status, prebind)
+            return answers.status_with_plugin_name(status, prebind)
     return SUCCESS
 
 
@@ -96,7 +96,7 @@ async def undo_prebind(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCy
     return tuple(broken)
 
 
-async def run_bind(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycle) -> Status:
+async def run_bind_and_postbind(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycle) -> Status:
     """Call Bind plugins for a pod until one does not return Skip, then the PostBind plugins.
 
     Returns:
@@ -119,7 +119,7 @@ async def _bound(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycle) -
         answer = await await_plugin(binder, "Bind", binder.bind, pod, node, cycle)
         status = answers.checked_status(binder, "Bind", answer)
         if status.code is not Code.SKIP:
-            return answers.with_plugin_name(status, binder)
+            return answers.status_with_plugin_name(status, binder)
     return SKIP
 
 

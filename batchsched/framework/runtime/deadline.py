@@ -88,7 +88,7 @@ _LEFT_OUT: Final[Mapping[str, Callable[..., Any]]] = {
 """Answers in place of a disabled plugin: it refuses no pod and scores no node."""
 
 
-class DeadlinePlugin:
+class PluginWithDeadline:
     """A wrapper that calls a plugin of another package with a deadline.
 
     It has the methods of the plugin, and so its extension points.
@@ -124,10 +124,14 @@ def wrap_with_deadline(plugin: object, deadline: PluginRunner | None) -> object:
 
     The plugin is returned unchanged if it is built in or `deadline` is None.
     """
-    return plugin if deadline is None or is_builtin(type(plugin)) else DeadlinePlugin(plugin, deadline)
+    return (
+        plugin
+        if deadline is None or is_builtin_plugin(type(plugin))
+        else PluginWithDeadline(plugin, deadline)
+    )
 
 
-def is_builtin(plugin: type) -> bool:
+def is_builtin_plugin(plugin: type) -> bool:
     """Return True if a plugin class is part of batchsched."""
     return plugin.__module__.startswith(OURS)
 
@@ -137,7 +141,7 @@ def exceeded_deadlines(plugins: tuple[object, ...]) -> tuple[ExceededDeadline, .
     return tuple(
         plugin.overdue
         for plugin in plugins
-        if isinstance(plugin, DeadlinePlugin) and plugin.overdue is not None
+        if isinstance(plugin, PluginWithDeadline) and plugin.overdue is not None
     )
 
 
@@ -148,7 +152,7 @@ class AbandonedSessionError(BaseException):
     """
 
 
-class PluginCallCounter(PluginRunner):
+class CountingPluginRunner(PluginRunner):
     """A counter of a session's plugin calls, which skips calls that exceeded their deadline before.
 
     The recorded numbers let a repeated session skip exactly the call that did not return.

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from batchsched.api.core.pod import Pod
-from batchsched.api.core.requests import fields_that_determine_requests
+from batchsched.api.core.requests import stated_requests_key
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.kubernetes_release import DEFAULT_RELEASE, KubernetesRelease
 from batchsched.errors import PluginError
@@ -151,14 +151,14 @@ class Pipeline:
             plugin: plugin for plugin in self.moving if isinstance(plugin, points.BulkFilterPlugin)
         }
 
-        def filters_with(*effects: PlacementEffect) -> frozenset[str]:
+        def names_of_filters_with_effects(*effects: PlacementEffect) -> frozenset[str]:
             return frozenset(plugin_name(plugin) for plugin in self.filters if effect[plugin] in effects)
 
-        self.unaffected_filters = filters_with(PlacementEffect.NONE)
+        self.unaffected_filters = names_of_filters_with_effects(PlacementEffect.NONE)
         """Names of the filters that no pod on any node affects."""
-        self.steady_filters = filters_with(PlacementEffect.NONE, PlacementEffect.TIGHTENS)
+        self.steady_filters = names_of_filters_with_effects(PlacementEffect.NONE, PlacementEffect.TIGHTENS)
         """Names of the filters that keep their refusals after any placement: the solver's masks consist of them."""
-        self.never_reopening_filters = filters_with(
+        self.never_reopening_filters = names_of_filters_with_effects(
             PlacementEffect.NONE, PlacementEffect.TIGHTENS, PlacementEffect.USES_CAPACITY
         )
         """Names of the filters that keep refusing a node whatever is placed: the steady ones and those of capacity."""
@@ -187,7 +187,7 @@ class Pipeline:
         """
         return self._scope[plugin] is not ResultScope.CLUSTER and plugin not in self._following
 
-    def filters_read_requests_only(self, state: CycleState) -> bool:
+    def filters_read_only_nodes_and_requests(self, state: CycleState) -> bool:
         """Return True if the Filters for a pod class read only Node objects and each node's total requests.
 
         Then no enabled Filter reads the pods themselves, and no plugin needs AddPod or RemovePod. Filters that the
@@ -223,7 +223,7 @@ class Pipeline:
         )
         whole_pod = (repr(pod.spec), *sorted(pod.labels.items())) if self.reads_whole_pod(pod) else ()
         return (
-            fields_that_determine_requests(pod),
+            stated_requests_key(pod),
             answers.checked_signatures(self._signing, signatures),
             whole_pod,
         )
@@ -263,7 +263,7 @@ class Pipeline:
                 plugin, "PreEnqueue", self.timings.ask(plugin, "PreEnqueue", plugin.preenqueue, pod)
             )
             if not status.ok:
-                return answers.with_plugin_name(status, plugin)
+                return answers.status_with_plugin_name(status, plugin)
         return SUCCESS
 
     def find_nodes_that_pass_filters(
@@ -310,7 +310,7 @@ class Pipeline:
                     if len(remaining)
                     else Verdict.accept(count)
                 )
-                judged = CachedVerdict.from_all_nodes(verdict, table.changes.generation)
+                judged = CachedVerdict.from_verdict(verdict, table.changes.generation)
             # Only nodes that earlier Filters accepted get this plugin's reason, as in kube-scheduler.
             if not judged.fits_all:
                 refused_by[fits & ~judged.fits] = len(verdicts)
@@ -385,7 +385,7 @@ class Pipeline:
                 continue
             verdict = self._filter(plugin, pod, state, nodes)
             if verdict.refused.any():
-                return verdict.status_at(0, plugin_name(plugin))
+                return verdict.refusal_status_at(0, plugin_name(plugin))
         return SUCCESS
 
     def run_add_pod(self, pod: PodClass, added: Pod, node: int, table: NodeTable, state: CycleState) -> None:
@@ -471,7 +471,7 @@ class Pipeline:
                 raise
             if not status.ok:
                 self.unreserve(pod, node, table, state)
-                return answers.with_plugin_name(status, plugin)
+                return answers.status_with_plugin_name(status, plugin)
         return SUCCESS
 
     def unreserve(self, pod: Pod, node: int, table: NodeTable, state: CycleState) -> None:

@@ -33,7 +33,7 @@ from batchsched.config.plugins import (
 from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput
 from batchsched.framework.extender_chain import ExtenderChain
-from batchsched.framework.runtime.deadline import is_builtin, wrap_with_deadline
+from batchsched.framework.runtime.deadline import is_builtin_plugin, wrap_with_deadline
 from batchsched.framework.runtime.pipeline import PROTOCOLS, Pipeline
 from batchsched.framework.runtime.plugin_call import call_plugin, plugin_name
 from batchsched.framework.traits import traits_of
@@ -221,7 +221,7 @@ class Registry:
         return tuple(
             name
             for name in enabled_plugin_names(multi, profile.plugins)
-            if name in self._classes and not is_builtin(self._classes[name])
+            if name in self._classes and not is_builtin_plugin(self._classes[name])
         )
 
     def ignored_plugin_names(self, profile: Profile) -> tuple[str, ...]:
@@ -229,14 +229,17 @@ class Registry:
 
         batchsched does not have these plugins.
         """
-        enabled = {name for _, names in profile.plugins.list_enabled_plugins() for name in names}
+        enabled = {name for _, names in profile.plugins.enabled_plugin_lists_with_paths() for name in names}
         enabled |= {name for _, name in _configured(profile)}
         return tuple(sorted(name for name in enabled & IGNORED_IF_UNKNOWN if name not in self._classes))
 
 
 def _named(profile: Profile) -> tuple[tuple[str, str], ...]:
     return (
-        *((f"plugins.{place}", name) for place, name in profile.plugins.list_named_plugins_with_paths()),
+        *(
+            (f"plugins.{place}", name)
+            for place, name in profile.plugins.enabled_and_disabled_plugins_with_paths()
+        ),
         *_configured(profile),
     )
 

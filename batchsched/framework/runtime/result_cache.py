@@ -133,7 +133,7 @@ class CachedVerdict:
     since: int
 
     @classmethod
-    def from_all_nodes(cls, verdict: Verdict, since: int) -> "CachedVerdict":
+    def from_verdict(cls, verdict: Verdict, since: int) -> "CachedVerdict":
         """Create the cache entry for the verdict of a Filter about all nodes."""
         fits = verdict.feasible_mask
         return cls(verdict, fits, bool(fits.all()), since)
@@ -279,7 +279,7 @@ class CachedScores:
         """Call the plugins of a scope about some nodes; return True if a score to be normalized changed."""
         if not len(nodes):
             return False
-        view = table.ascending_nodes_view(nodes)
+        view = table.nodes_view_for_ascending_indexes(nodes)
         # All calls come before the first write: if a plugin raises, nothing is half updated.
         answers = [
             (scorer, pod_scorer.raw_scores(scorer, view))
@@ -303,7 +303,7 @@ class CachedScores:
     def _normalize(self, pod_scorer: PodClassScorer, feasible: IndexArray, table: NodeTable) -> IntArray:
         """Return for each feasible node [n] the weighted sum of the normalized scores."""
         total = np.zeros(len(feasible), np.int64)
-        view = table.ascending_nodes_view(feasible)
+        view = table.nodes_view_for_ascending_indexes(feasible)
         for scores in self._scopes:
             for scorer in self._scorers:
                 if scorer.normalizing is not None and scorer.scope is scores.scope:
@@ -370,11 +370,13 @@ class PodClassResults:
                 return stored
             outdated = outdated_nodes(scope, stored.since, table)
             if 0 < len(outdated) * FULL_SHARE <= len(table.nodes):
-                amended = stored.with_updated_nodes(outdated, ask(table.ascending_nodes_view(outdated)), now)
+                amended = stored.with_updated_nodes(
+                    outdated, ask(table.nodes_view_for_ascending_indexes(outdated)), now
+                )
                 if amended is not None:
                     self._verdicts[plugin] = amended
                     return amended
-        complete = CachedVerdict.from_all_nodes(ask(table.all_nodes_view()), now)
+        complete = CachedVerdict.from_verdict(ask(table.all_nodes_view()), now)
         if scope is not ResultScope.CLUSTER:
             self._verdicts[plugin] = complete
         return complete
@@ -442,7 +444,7 @@ class ResultCache:
 
         Classes that differ only in a priority that no plugin reads share them.
         """
-        first = pod.result_cache_class
+        first = pod.pod_class_for_result_cache
         # Removing and inserting moves the class to the end: the first one has the oldest use.
         results = self._results.pop(first, None) or PodClassResults()
         self._results[first] = results

@@ -159,7 +159,7 @@ def checked_permit_answer(plugin: object, answer: object) -> PermitAnswer:
     seconds: object = answer.timeout_seconds
     if not isinstance(seconds, int | float) or not math.isfinite(seconds) or seconds < 0:
         raise _nonsense(plugin, "Permit", "a timeout of 0 seconds or more", seconds)
-    made = with_plugin_name(checked, plugin)
+    made = status_with_plugin_name(checked, plugin)
     return answer if made is answer.status else PermitAnswer(made, seconds)
 
 
@@ -188,7 +188,7 @@ def checked_selector_label_keys(plugin: object, answer: object) -> frozenset[str
     return frozenset(answer)
 
 
-def sort_by_checked_keys(plugin: object, keys: Sequence[Any]) -> list[int]:
+def indexes_sorted_by_queue_sort_key(plugin: object, keys: Sequence[Any]) -> list[int]:
     """Return the indexes of a QueueSort plugin's keys in sorted order; equal keys keep their order."""
     return call_plugin(plugin, "QueueSort", _sorted, keys)
 
@@ -201,7 +201,7 @@ def checked_constraint_rows(
         raise _nonsense(plugin, "Constrain", "a sequence of Rows", answer)
     if not answer:  # as from most plugins for most batches
         return ()
-    bounds = _Bounds.from_batch(batch, nodes)
+    bounds = _Bounds.from_candidate_set(batch, nodes)
     for row in answer:
         if not isinstance(row, ConstraintRow):
             raise _nonsense(plugin, "Constrain", "a ConstraintRow", row)
@@ -209,7 +209,7 @@ def checked_constraint_rows(
     return tuple(answer)
 
 
-def with_plugin_name(unsigned: Status, plugin: object) -> Status:
+def status_with_plugin_name(unsigned: Status, plugin: object) -> Status:
     """Return a status with the name of the plugin, unless the status already names a plugin."""
     return unsigned if unsigned.plugin else Status(unsigned.code, unsigned.reasons, plugin_name(plugin))
 
@@ -224,7 +224,7 @@ class _Bounds:
     units: int
 
     @classmethod
-    def from_batch(cls, batch: CandidateSet, nodes: int) -> "_Bounds":
+    def from_candidate_set(cls, batch: CandidateSet, nodes: int) -> "_Bounds":
         sizes = {at: int(one.max(initial=-1)) + 1 for at, one in enumerate(batch.partitions)}
         return cls(
             frozenset(one.index for one in batch.candidates),

@@ -23,7 +23,7 @@ REGION: Final = ("topology.kubernetes.io/region", "failure-domain.beta.kubernete
 ZONE: Final = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
 
 
-def feasible_nodes_to_find(nodes: int, percentage: int) -> int:
+def feasible_node_count_to_find(nodes: int, percentage: int) -> int:
     """Return the number of feasible nodes after which the search for a pod's nodes stops.
 
     Args:
@@ -45,7 +45,7 @@ class NodeSampler:
 
     Args:
       table: the nodes.
-      percentage: as for `feasible_nodes_to_find`.
+      percentage: as for `feasible_node_count_to_find`.
       seed: the seed of the session.
       any_will_do: no plugin scores nodes, so the first feasible node is enough.
     """
@@ -71,7 +71,7 @@ class NodeSampler:
             return scan
         # Excluded nodes do not count as visited, so the start is taken modulo the nodes that are left.
         order = np.roll(order, -(self.start % len(order)))
-        enough = 1 if self._any_will_do else feasible_nodes_to_find(len(order), self._percentage)
+        enough = 1 if self._any_will_do else feasible_node_count_to_find(len(order), self._percentage)
         places = np.flatnonzero(scan.fits[order])[:enough]
         seen = int(places[-1]) + 1 if len(places) == enough else len(order)
         # The next pod continues after the last visited node, so that all nodes get pods in turn.

@@ -100,9 +100,9 @@ class PreFilterStage:
             if answer.status.code is Code.SKIP:
                 states[lasts or answer.status.lasting].skip_filter.add(name)
             elif answer.status.code is Code.UNRESOLVABLE:
-                return PreFilterOutcome(states[0], answers.with_plugin_name(answer.status, plugin))
+                return PreFilterOutcome(states[0], answers.status_with_plugin_name(answer.status, plugin))
             elif not answer.status.ok:
-                refusal = refusal or answers.with_plugin_name(answer.status, plugin)
+                refusal = refusal or answers.status_with_plugin_name(answer.status, plugin)
             if answer.nodes is not None:
                 narrowing.append(name)
                 names = answer.nodes if names is None else names & answer.nodes
@@ -144,7 +144,7 @@ class ScoreStage:
         Raises:
           PluginError: a plugin failed, or its score is outside 0..100 after NormalizeScore.
         """
-        nodes = table.ascending_nodes_view(feasible)
+        nodes = table.nodes_view_for_ascending_indexes(feasible)
         self._prescore(pod_scorer, feasible, nodes, results)
         skipped = pod_scorer.state.skip_score
         scorers = [one for one in self._scorers if one.name not in skipped]

@@ -13,7 +13,7 @@ from batchsched.api.crd.validation import field_errors
 from batchsched.api.snapshot import api_group
 from batchsched.errors import InvalidInput
 from batchsched.manifests.conversion import kai, kueue, topology, volcano
-from batchsched.manifests.conversion.converted import SourceObject
+from batchsched.manifests.conversion.source_object import SourceObject
 from batchsched.manifests.documents import Document
 
 Converter = Callable[[Sequence[SourceObject]], list[dict[str, Any]]]
@@ -52,7 +52,7 @@ class Conversion:
     converted: int
 
 
-def convert_documents(documents: Iterable[Document | InvalidInput]) -> Conversion:
+def convert_objects_of_other_schedulers(documents: Iterable[Document | InvalidInput]) -> Conversion:
     """Convert queues and topologies of other schedulers to batchsched objects; warn about all other objects.
 
     Raises:

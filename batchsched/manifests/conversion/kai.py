@@ -8,7 +8,12 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from batchsched.config.extenders import parse_duration
-from batchsched.manifests.conversion.converted import SourceObject, as_mapping, format_amounts, queue_manifest
+from batchsched.manifests.conversion.source_object import (
+    SourceObject,
+    as_mapping,
+    format_amounts,
+    queue_manifest,
+)
 
 _CONVERTED: Final = ("parentQueue", "resources", "priority", "reclaimMinRuntime")
 _REMARKS: Final = {
@@ -35,7 +40,7 @@ def convert_queues(queues: Sequence[SourceObject]) -> list[dict[str, Any]]:
 
 def _convert(queue: SourceObject) -> dict[str, Any]:
     spec = queue.spec
-    queue.warn_of_unconverted_fields(_CONVERTED, _REMARKS)
+    queue.record_unconverted_field_warnings(_CONVERTED, _REMARKS)
     guarantee, limit = {}, {}
     weights: dict[str, float] = {}
     for resource, quotas in as_mapping(spec.get("resources")).items():

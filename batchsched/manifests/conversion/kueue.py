@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from batchsched.api.core.pod import QUEUE_LABEL
 from batchsched.api.queue_access import DEFAULT_QUEUE_LABEL
-from batchsched.manifests.conversion.converted import (
+from batchsched.manifests.conversion.source_object import (
     SourceObject,
     as_mapping,
     format_amounts,
@@ -67,7 +67,7 @@ def convert_queues(objects: Sequence[SourceObject]) -> list[dict[str, Any]]:
     for source in objects:
         by_kind.setdefault(source.kind, []).append(source)
     for flavor in by_kind.get("ResourceFlavor", []):
-        flavor.warn_of_unconverted_fields((), _FLAVOR_REMARKS)
+        flavor.record_unconverted_field_warnings((), _FLAVOR_REMARKS)
     queues = _Tree(by_kind.get("Cohort", []), by_kind.get("ClusterQueue", [])).convert_queue_trees()
     namespaces = [entry for one in by_kind.get("LocalQueue", []) for entry in _convert_local_queue(one)]
     classes = [_convert_priority_class(one) for one in by_kind.get("WorkloadPriorityClass", [])]
@@ -122,7 +122,9 @@ class _Tree:
         elif quota is not None:
             limits = _limits(quota)
         if cohort is not None:
-            cohort.warn_of_unconverted_fields(("parent", "parentName", "resourceGroups", "fairSharing"), {})
+            cohort.record_unconverted_field_warnings(
+                ("parent", "parentName", "resourceGroups", "fairSharing"), {}
+            )
         return queue_manifest(
             name,
             parent=parent or None,
@@ -212,7 +214,7 @@ def _limits(quota: _Quota) -> dict[str, Any]:
 
 def _convert_cluster_queue(queue: SourceObject, quota: _Quota) -> dict[str, Any]:
     spec = queue.spec
-    queue.warn_of_unconverted_fields(_CLUSTER_QUEUE_FIELDS, _CLUSTER_QUEUE_REMARKS)
+    queue.record_unconverted_field_warnings(_CLUSTER_QUEUE_FIELDS, _CLUSTER_QUEUE_REMARKS)
     _warn_of_rules(queue)
     parent = _cohort_of(queue)
     if parent:
@@ -270,7 +272,9 @@ def _convert_local_queue(queue: SourceObject) -> Iterator[dict[str, Any]]:
         str(queue.metadata.get("namespace", "default")),
         str(queue.spec.get("clusterQueue", "")),
     )
-    queue.warn_of_unconverted_fields(("clusterQueue",), {"stopPolicy": "hold the Queue, or its PodGroups"})
+    queue.record_unconverted_field_warnings(
+        ("clusterQueue",), {"stopPolicy": "hold the Queue, or its PodGroups"}
+    )
     if queue.name == _DEFAULT_LOCAL_QUEUE:
         labels = {DEFAULT_QUEUE_LABEL: target}
         yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": labels}}

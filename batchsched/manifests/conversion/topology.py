@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from batchsched.api.external.hyper_node import HYPER_NODE_TOPOLOGY, TIER_LABEL, tier_levels
-from batchsched.manifests.conversion.converted import (
+from batchsched.api.external.hyper_node import HYPER_NODE_TOPOLOGY, TIER_LABEL, topology_levels_of_tiers
+from batchsched.manifests.conversion.source_object import (
     SourceObject,
     as_mapping,
     batchsched_manifest,
@@ -19,7 +19,7 @@ def convert_topologies(topologies: Sequence[SourceObject]) -> list[dict[str, Any
     """
     converted = []
     for topology in topologies:
-        topology.warn_of_unconverted_fields(("levels",), {})
+        topology.record_unconverted_field_warnings(("levels",), {})
         labels = [str(level.get("nodeLabel", "")) for level in mappings_in(topology.spec.get("levels"))]
         levels = [{"name": label, "nodeLabel": label} for label in labels]
         converted.append(batchsched_manifest("Topology", topology.name, {"levels": levels}))
@@ -35,7 +35,7 @@ def convert_hyper_nodes(hyper_nodes: Sequence[SourceObject]) -> list[dict[str, A
         return []
     tiers = sorted({_tier(node) for node in hyper_nodes}, reverse=True)
     tier_names = {_tier(node): str(name) for node in hyper_nodes if (name := node.spec.get("tierName"))}
-    levels = tier_levels(tiers, tier_names)
+    levels = topology_levels_of_tiers(tiers, tier_names)
     by_name = {node.name: node for node in hyper_nodes}
     labels: dict[str, dict[str, str]] = {}
     for node in sorted(hyper_nodes, key=lambda node: node.name):

@@ -6,7 +6,12 @@ Source: `QueueSpec` of volcano.sh/apis, and the annotations of its plugin drf fo
 from collections.abc import Sequence
 from typing import Any, Final
 
-from batchsched.manifests.conversion.converted import SourceObject, as_mapping, format_amounts, queue_manifest
+from batchsched.manifests.conversion.source_object import (
+    SourceObject,
+    as_mapping,
+    format_amounts,
+    queue_manifest,
+)
 
 _HIERARCHY: Final = "volcano.sh/hierarchy"
 _WEIGHTS: Final = "volcano.sh/hierarchy-weights"
@@ -52,7 +57,7 @@ def convert_queues(queues: Sequence[SourceObject]) -> list[dict[str, Any]]:
 
 def _convert(queue: SourceObject, parents: dict[str, dict[str, Any]]) -> dict[str, Any]:
     spec = queue.spec
-    queue.warn_of_unconverted_fields(_CONVERTED, _REMARKS)
+    queue.record_unconverted_field_warnings(_CONVERTED, _REMARKS)
     reserved = queue.parse_amounts(
         "spec.guarantee.resource", as_mapping(spec.get("guarantee")).get("resource")
     )

@@ -190,7 +190,7 @@ class LimitedListener:
             # `sock_accept` returns without a pause while connections are waiting; other tasks have a turn here.
             await asyncio.sleep(0)
 
-    def stop_accepting(self) -> None:
+    def close_socket_and_idle_connections(self) -> None:
         """Close the listening socket, and all connections without a request in progress."""
         self._socket.close()
         for connection in list(self._connections):

@@ -14,7 +14,7 @@ from aiohttp import web
 from batchsched.observability.activity_recorder import SessionHistory
 from batchsched.observability.logs import log_info, set_verbosity
 from batchsched.scheduler.app import SchedulerApp
-from batchsched.scheduler.live_snapshot import create_scheduler_from_cluster
+from batchsched.scheduler.what_if_cluster import create_scheduler_from_cluster
 from batchsched.scheduling_queue.entity import Entity
 from batchsched.state.debugger import OVERDUE_SECONDS, compare_snapshots, dump_state
 
@@ -75,10 +75,10 @@ class DebugHandlers:
             await create_scheduler_from_cluster(
                 service.connection, service.clock, service.profiles, service.grouping
             )
-        ).cache.snapshot_without_assumed_pods()
+        ).cache.snapshot_without_assumptions()
         overdue_since = service.clock.now() - OVERDUE_SECONDS
         drift = compare_snapshots(
-            cache.snapshot_without_assumed_pods(),
+            cache.snapshot_without_assumptions(),
             fresh,
             cache.scheduler_names,
             cache.assumed_pods(),
@@ -119,7 +119,7 @@ class DebugHandlers:
                 status=404,
                 text=f"there is no session {number[:_MAX_DIGITS]!r}; /debug/sessions lists them\n",
             )
-        content = await asyncio.to_thread(session.to_session_file)
+        content = await asyncio.to_thread(session.encode_as_session_file)
         name = f'attachment; filename="session-{session.number}.json.gz"'
         return web.Response(
             body=content, content_type="application/gzip", headers={"Content-Disposition": name}

@@ -68,7 +68,7 @@ def reload_script() -> str:
     return files(__package__).joinpath("reload.js").read_text(encoding="utf-8")
 
 
-def table_page_values() -> dict[str, str]:
+def template_values_of_table_pages() -> dict[str, str]:
     """Return the template values for pages with tables: content security policy, CSS, and reload script."""
     return {
         "policy": content_security_policy([reload_script()]),

@@ -17,7 +17,7 @@ _HEADERS: Final = page_headers(
 )
 
 
-class ResultSource(Protocol):
+class LabResultSource(Protocol):
     """The interface of a source of lab results: the report, the list of runs, and the result files.
 
     A method may take seconds, and raises InvalidInput if there are no results.
@@ -33,14 +33,14 @@ class ResultSource(Protocol):
         """Return the path of the result file with this name, or None if no finished run has such a file."""
 
 
-class ResultHandlers:
+class LabResultHandlers:
     """HTTP handlers that serve lab results: the report, the list of runs, and the result files.
 
     Args:
       source: The results. They are read in a thread, one request at a time.
     """
 
-    def __init__(self, source: ResultSource) -> None:
+    def __init__(self, source: LabResultSource) -> None:
         self._source = source
         self._turn = asyncio.Lock()
 

@@ -33,13 +33,17 @@ def self_signed_tls_context(address: str, now: float) -> ssl.SSLContext:
     # So the file is kept in memory where the system supports that.
     memory = hasattr(os, "memfd_create")
     with os.fdopen(os.memfd_create("certificate"), "wb") if memory else tempfile.NamedTemporaryFile() as file:
-        file.write(self_signed_pem(address, dt.datetime.fromtimestamp(now, dt.UTC), socket.gethostname()))
+        file.write(
+            self_signed_key_and_certificate(
+                address, dt.datetime.fromtimestamp(now, dt.UTC), socket.gethostname()
+            )
+        )
         file.flush()
         context.load_cert_chain(f"/proc/self/fd/{file.fileno()}" if memory else file.name)
     return context
 
 
-def self_signed_pem(address: str, now: dt.datetime, host: str) -> bytes:
+def self_signed_key_and_certificate(address: str, now: dt.datetime, host: str) -> bytes:
     """Return a new private key and a self-signed certificate as PEM.
 
     The certificate is valid for the host name, for localhost and for the address.

@@ -109,7 +109,7 @@ class HttpServer:
             self._accepting.cancel()
             await asyncio.wait([self._accepting])
         if self._listener is not None:
-            self._listener.stop_accepting()
+            self._listener.close_socket_and_idle_connections()
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -123,7 +123,7 @@ _CHECK_SECONDS: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class KeyPair:
+class CertificateFiles:
     """A pair of PEM files: a certificate and its private key."""
 
     certificate: Path
@@ -140,7 +140,7 @@ class KeyPair:
             return ()
 
 
-def tls_context_from_files(pair: KeyPair) -> ssl.SSLContext:
+def tls_context_from_files(pair: CertificateFiles) -> ssl.SSLContext:
     """Return a TLS context with the certificate and private key of two PEM files.
 
     Raises:
@@ -151,7 +151,7 @@ def tls_context_from_files(pair: KeyPair) -> ssl.SSLContext:
     return context
 
 
-async def reload_certificate_on_change(context: ssl.SSLContext, pair: KeyPair, clock: Clock) -> None:
+async def reload_certificate_on_change(context: ssl.SSLContext, pair: CertificateFiles, clock: Clock) -> None:
     """Load a certificate and its key into a TLS context again whenever their files change, until cancelled.
 
     If the new pair cannot be used, an error is logged and the previous certificate stays in use.
@@ -171,7 +171,7 @@ async def reload_certificate_on_change(context: ssl.SSLContext, pair: KeyPair, c
             _LOG.info("the certificate was rotated")
 
 
-def _load(context: ssl.SSLContext, pair: KeyPair) -> None:
+def _load(context: ssl.SSLContext, pair: CertificateFiles) -> None:
     try:
         context.load_cert_chain(pair.certificate, pair.key)
     except (OSError, ssl.SSLError) as error:

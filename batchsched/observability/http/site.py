@@ -20,8 +20,8 @@ from batchsched.observability.collector import MetricsCollector
 from batchsched.observability.http.access import DelegatedAccess
 from batchsched.observability.http.debug import DebugHandlers
 from batchsched.observability.http.server import (
+    CertificateFiles,
     HttpServer,
-    KeyPair,
     tls_context_from_files,
 )
 from batchsched.observability.http.status_page import StatusPage
@@ -83,11 +83,11 @@ def _answer(name: str, checks: Mapping[str, Check], request: web.Request) -> web
 Configuration = Callable[[], BatchSchedulerConfiguration]
 
 
-def configured_key_pair(serving: HttpsServerSettings) -> KeyPair | None:
+def configured_certificate_files(serving: HttpsServerSettings) -> CertificateFiles | None:
     """Return the certificate and key files in the configuration, or None to use a self-signed certificate."""
     if not serving.tls_cert_file:
         return None
-    return KeyPair(Path(serving.tls_cert_file), Path(serving.tls_private_key_file))
+    return CertificateFiles(Path(serving.tls_cert_file), Path(serving.tls_private_key_file))
 
 
 def build_server(
@@ -101,7 +101,7 @@ def build_server(
     Raises:
       CommandError: The certificate cannot be used.
     """
-    pair = configured_key_pair(serving)
+    pair = configured_certificate_files(serving)
     if pair is None:
         from batchsched.observability.http.self_signed_certificate import self_signed_tls_context
 
@@ -161,7 +161,7 @@ class SchedulerHandlers:
         return "; ".join(f"{problem} {', '.join(names)}" for problem, names in problems.items() if names)
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        body = await self._observation.scrape_metrics(self._service, self._gauges)
+        body = await self._observation.update_and_export_metrics(self._service, self._gauges)
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
 
     async def _configz(self, request: web.Request) -> web.Response:

@@ -29,7 +29,7 @@ from batchsched.observability.http.html_page import (
     content_security_policy,
     page_headers,
     reload_script,
-    table_page_values,
+    template_values_of_table_pages,
 )
 from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.scheduler.app import SchedulerApp
@@ -99,7 +99,7 @@ class QueueRow:
 
 
 @dataclass(frozen=True, slots=True)
-class RequestedResource:
+class ResourceUse:
     """The requested and the allocatable amount of one resource on a node or in a topology domain."""
 
     requested: str
@@ -115,7 +115,7 @@ class NodeOrDomainRow:
     nodes: int
     closed: int
     pods: int
-    shares: tuple[RequestedResource, ...]
+    shares: tuple[ResourceUse, ...]
     parts: tuple["NodeOrDomainRow", ...] = ()
 
 
@@ -203,7 +203,9 @@ def build_cluster_view(
 
 
 def _resources(nodes: Iterable[Node]) -> tuple[str, ...]:
-    devices = Counter(name for node in nodes for name in node.parse_allocatable() if "/" in name)
+    devices = Counter(
+        name for node in nodes for name in node.parse_allocatable_in_base_units() if "/" in name
+    )
     return (
         *_STANDARD_RESOURCES,
         *(
@@ -330,7 +332,7 @@ def _node_rows(snapshot: Snapshot, resources: tuple[str, ...]) -> dict[str, _Nod
             pods[pod.node] += 1
     rows: dict[str, _NodeAmounts] = {}
     for node in snapshot.nodes:
-        offered, requested = node.parse_allocatable(), used.get(node.name, Counter())
+        offered, requested = node.parse_allocatable_in_base_units(), used.get(node.name, Counter())
         shares = _shares(offered, requested, resources)
         row = NodeOrDomainRow(node.name, 1, int(node.spec.unschedulable), pods[node.name], shares)
         rows[node.name] = (row, offered, requested)
@@ -356,9 +358,9 @@ def _domain_row(name: str, nodes: Sequence[_NodeAmounts], resources: tuple[str, 
 
 def _shares(
     offered: Mapping[str, int], requested: Mapping[str, int], resources: tuple[str, ...]
-) -> tuple[RequestedResource, ...]:
+) -> tuple[ResourceUse, ...]:
     return tuple(
-        RequestedResource(
+        ResourceUse(
             _short(resource, requested.get(resource, 0)),
             _short(resource, offered.get(resource, 0)),
             min(1.0, requested.get(resource, 0) / offered[resource]) if offered.get(resource) else 0.0,
@@ -401,7 +403,7 @@ class StatusPage:
             cluster=view_of_cluster,
             refusal_text=refusal_text,
             sessions=observation.sessions.summaries(),
-            **table_page_values(),
+            **template_values_of_table_pages(),
         )
 
 

@@ -2,18 +2,18 @@
 
 from batchsched.api.core.device import AllocationResult
 from batchsched.api.core.pod import Pod
-from batchsched.api.pod_devices import CreatedClaim, PodDevices
+from batchsched.api.pod_devices import ExtendedResourceClaim, PodDevices
 from batchsched.devices.ledger import DeviceLedger
 from batchsched.ports.claims import (
-    ClaimBinder,
-    ClaimRelease,
-    ClaimReservation,
-    ExtendedClaimRelease,
-    ExtendedClaimReservation,
+    ExtendedResourceClaimRelease,
+    ExtendedResourceClaimReservation,
+    ResourceClaimBinder,
+    ResourceClaimRelease,
+    ResourceClaimReservation,
 )
 
 
-async def write_reservations(pod: Pod, ledger: DeviceLedger, claims: ClaimBinder) -> bool:
+async def write_claim_reservations(pod: Pod, ledger: DeviceLedger, claims: ResourceClaimBinder) -> bool:
     """Write the allocations of a pod's ResourceClaims to the API server, and reserve the claims for the pod.
 
     Return False if the session reserved no devices for the pod.
@@ -21,18 +21,20 @@ async def write_reservations(pod: Pod, ledger: DeviceLedger, claims: ClaimBinder
     devices = ledger.devices_reserved_for_pod(pod.key, pod.metadata.uid)
     if devices is None:
         return False
-    for reservation in claim_reservations(pod, devices, ledger):
+    for reservation in reservations_of_existing_claims(pod, devices, ledger):
         await claims.reserve_claim(reservation)
     created = devices.created
     if created is not None:
         allocation = _created_allocation(devices, created)
         await claims.reserve_extended_claim(
-            ExtendedClaimReservation(created.claim, pod.name, pod.metadata.uid, allocation, created.mappings)
+            ExtendedResourceClaimReservation(
+                created.claim, pod.name, pod.metadata.uid, allocation, created.mappings
+            )
         )
     return True
 
 
-async def undo_reservations(pod: Pod, ledger: DeviceLedger, claims: ClaimBinder) -> None:
+async def release_claims_of_unbound_pod(pod: Pod, ledger: DeviceLedger, claims: ResourceClaimBinder) -> None:
     """Release the ResourceClaims of a pod that could not be bound.
 
     The devices of a claim are freed only if the session allocated them: an earlier allocation may serve later pods.
@@ -42,10 +44,12 @@ async def undo_reservations(pod: Pod, ledger: DeviceLedger, claims: ClaimBinder)
         return
     if devices.created is not None:
         name = devices.created.claim.metadata.name
-        await claims.delete_extended_claim(ExtendedClaimRelease(pod.namespace, name, pod.metadata.uid))
-    for reservation in claim_reservations(pod, devices, ledger):
+        await claims.delete_extended_claim(
+            ExtendedResourceClaimRelease(pod.namespace, name, pod.metadata.uid)
+        )
+    for reservation in reservations_of_existing_claims(pod, devices, ledger):
         await claims.release_claim(
-            ClaimRelease(
+            ResourceClaimRelease(
                 namespace=reservation.namespace,
                 claim=reservation.claim,
                 uid=reservation.uid,
@@ -55,12 +59,14 @@ async def undo_reservations(pod: Pod, ledger: DeviceLedger, claims: ClaimBinder)
         )
 
 
-def claim_reservations(pod: Pod, devices: PodDevices, ledger: DeviceLedger) -> tuple[ClaimReservation, ...]:
+def reservations_of_existing_claims(
+    pod: Pod, devices: PodDevices, ledger: DeviceLedger
+) -> tuple[ResourceClaimReservation, ...]:
     """Return the reservations to write into a pod's existing ResourceClaims, ordered as in the pod's spec."""
     allocations = {allocated.claim: allocated.allocation for allocated in devices.allocations}
     created_key = devices.created.key if devices.created is not None else ""
     return tuple(
-        ClaimReservation(
+        ResourceClaimReservation(
             namespace=pod.namespace,
             claim=ledger.claims[key].metadata.name,
             uid=ledger.claims[key].metadata.uid,
@@ -82,7 +88,7 @@ def claims_with_binding_conditions(pod: Pod, ledger: DeviceLedger) -> tuple[str,
         return ()
     allocations = {
         reservation.claim_key: reservation.allocation or reservation.present_allocation
-        for reservation in claim_reservations(pod, devices, ledger)
+        for reservation in reservations_of_existing_claims(pod, devices, ledger)
     }
     if devices.created is not None:
         allocations[devices.created.claim.key] = _created_allocation(devices, devices.created)
@@ -93,5 +99,5 @@ def claims_with_binding_conditions(pod: Pod, ledger: DeviceLedger) -> tuple[str,
     )
 
 
-def _created_allocation(devices: PodDevices, created: CreatedClaim) -> AllocationResult:
+def _created_allocation(devices: PodDevices, created: ExtendedResourceClaim) -> AllocationResult:
     return next(allocated.allocation for allocated in devices.allocations if allocated.claim == created.key)

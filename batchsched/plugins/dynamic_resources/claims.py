@@ -21,7 +21,7 @@ KUBERNETES_GROUP: Final = "scheduling.k8s.io"
 """The API group of the PodGroups of Kubernetes."""
 
 
-class ResourceClaimRefused(Exception):
+class UnusableResourceClaim(Exception):
     """Raised if a ResourceClaim prevents its pod from being placed on any node; the message is the reason."""
 
 
@@ -83,7 +83,7 @@ def claims_named_by_pod(
     A claim is for one pod alone if it was created from a template.
 
     Raises:
-      ResourceClaimRefused: a claim does not exist yet, is being deleted, or belongs to another pod.
+      UnusableResourceClaim: a claim does not exist yet, is being deleted, or belongs to another pod.
 
     Source: `foreachPodResourceClaim` of kube-scheduler's plugins/dynamicresources.
     """
@@ -96,13 +96,13 @@ def claims_named_by_pod(
         key = f"{pod.namespace}/{name}"
         claim = claims.get(key)
         if claim is None:
-            raise ResourceClaimRefused(f'could not find ResourceClaim "{key}"')
+            raise UnusableResourceClaim(f'could not find ResourceClaim "{key}"')
         if claim.metadata.deletion_timestamp is not None:
-            raise ResourceClaimRefused(f'resourceclaim "{name}" is being deleted')
+            raise UnusableResourceClaim(f'resourceclaim "{name}" is being deleted')
         if own and _is_controlled_by_group_of(pod, claim):
             own = False  # all pods of the PodGroup share the claim that was created for the group
         if own and not claim.metadata.is_controlled_by(pod.metadata.uid):
-            raise ResourceClaimRefused(
+            raise UnusableResourceClaim(
                 f"ResourceClaim {key} was not created for Pod {pod.key} (Pod is not owner)"
             )
         resolved.append((key, claim, own))
@@ -117,13 +117,13 @@ def _claim_name(pod: Pod, entry: PodResourceClaim) -> tuple[str, bool] | None:
     if entry.resource_claim_name is not None:
         return entry.resource_claim_name, False
     if entry.resource_claim_template_name is None:
-        raise ResourceClaimRefused(
+        raise UnusableResourceClaim(
             f'pod "{pod.key}", spec.resourceClaim "{entry.name}": none of the supported fields are set'
         )
     for status in pod.status.resource_claim_statuses or ():
         if status.name == entry.name:
             return None if status.resource_claim_name is None else (status.resource_claim_name, True)
-    raise ResourceClaimRefused(f'pod "{pod.key}": ResourceClaim not created yet')
+    raise UnusableResourceClaim(f'pod "{pod.key}": ResourceClaim not created yet')
 
 
 def _is_controlled_by_group_of(pod: Pod, claim: ResourceClaim) -> bool:
@@ -143,7 +143,7 @@ def _is_controlled_by_group_of(pod: Pod, claim: ResourceClaim) -> bool:
     )
 
 
-def claims_and_allocations(pod: Pod, ledger: DeviceLedger, *, of_class: bool) -> tuple[PodClaim, ...]:
+def pod_claims_with_allocations(pod: Pod, ledger: DeviceLedger, *, of_class: bool) -> tuple[PodClaim, ...]:
     """Return the ResourceClaims of a pod, each with its allocation or None.
 
     Args:
@@ -153,26 +153,26 @@ def claims_and_allocations(pod: Pod, ledger: DeviceLedger, *, of_class: bool) ->
         says nothing about the other pods, and is left out.
 
     Raises:
-      ResourceClaimRefused: the pod cannot be placed now.
+      UnusableResourceClaim: the pod cannot be placed now.
     """
     resolved = []
     for key, claim, own in claims_named_by_pod(pod, ledger.claims):
         allocation = claim.status.allocation
         if allocation is None and not (own and of_class):
-            allocation = ledger.assumed_allocation(key)
+            allocation = ledger.reserved_allocation_of_claim(key)
         resolved.append(PodClaim(key, claim, own, allocation))
     return tuple(resolved)
 
 
-def check_claim_requests(claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> None:
+def check_device_classes_exist(claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> None:
     """Check that the requests of an unallocated ResourceClaim are of known kinds and name existing DeviceClasses.
 
     Raises:
-      ResourceClaimRefused: they are not.
+      UnusableResourceClaim: they are not.
     """
     for name, class_name in _classes(claim):
         if class_name not in classes:
-            raise ResourceClaimRefused(f"request {name}: device class {class_name} does not exist")
+            raise UnusableResourceClaim(f"request {name}: device class {class_name} does not exist")
 
 
 def _classes(claim: ResourceClaim) -> Iterator[tuple[str, str]]:
@@ -184,7 +184,7 @@ def _classes(claim: ResourceClaim) -> Iterator[tuple[str, str]]:
             for alternative in request.first_available:
                 yield f"{request.name}/{alternative.name}", alternative.device_class_name
         else:
-            raise ResourceClaimRefused(
+            raise UnusableResourceClaim(
                 f"resource claim {claim.key}, request {request.name}: unknown request type"
             )
 

@@ -41,7 +41,10 @@ def _claim_changed(pod: Pod, old: ResourceClaim | None, new: ResourceClaim | Non
     freed = old is not None and old.status.allocation is not None
     if new is None:
         # A claim for extended resources of an earlier attempt keeps its pod from being placed until it is deleted.
-        of_earlier_attempt = old is not None and old.extended_resource_pod == (pod.name, pod.metadata.uid)
+        of_earlier_attempt = old is not None and old.extended_resource_pod_name_and_uid == (
+            pod.name,
+            pod.metadata.uid,
+        )
         return Hint.queue_if(freed or of_earlier_attempt)
     if freed and new.status.allocation is None:
         return Hint.QUEUE

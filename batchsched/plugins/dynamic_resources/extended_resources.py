@@ -119,7 +119,7 @@ def build_extended_resource_claim(
     )
 
 
-def request_mappings(
+def extended_resource_request_mappings(
     pod: Pod, resources: Sequence[str], class_of_resource: Mapping[str, DeviceClass]
 ) -> tuple[ContainerExtendedResourceRequest, ...]:
     """Map each extended resource of each container to the request in the ResourceClaim for its devices."""

@@ -11,7 +11,7 @@ import numpy as np
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
 from batchsched.devices.allocator import SEARCH_STEPS_PER_DEVICE
-from batchsched.devices.constraints import attribute_value
+from batchsched.devices.constraints import attribute_type_and_value
 from batchsched.devices.inventory import DeviceInventory, PoolDevice
 from batchsched.devices.ledger import DeviceKey, DeviceLedger, devices_used_by_allocation
 from batchsched.devices.node_groups import GROUP_FACTOR
@@ -42,7 +42,7 @@ class MatchingDeviceValues:
     number: IntArray
 
     @classmethod
-    def from_alternatives(
+    def from_alternative_requests(
         cls, alternatives: Sequence[ResolvedDeviceRequest], table: NodeTable, attribute: str = ""
     ) -> Self | None:
         """Return the devices of each node that match at least one of several alternative requests.
@@ -60,7 +60,7 @@ class MatchingDeviceValues:
         inventory = device_objects(table).allocator.inventory
         names: frozenset[str] | None = frozenset({attribute.rpartition("/")[2]} if attribute else ())
         for alternative in alternatives:
-            read = alternative.attributes_read_by_selectors()
+            read = alternative.attributes_and_capacities_read()
             names = None if names is None or read is None else names | read
         number = node_groups_by_devices(table).group_numbers(names)
         groups, first = np.unique(number // GROUP_FACTOR, return_index=True)
@@ -76,11 +76,11 @@ class MatchingDeviceValues:
         }
         return cls(values, number)
 
-    def values_on(self, node: int) -> tuple[object, ...]:
+    def attribute_values_on_node(self, node: int) -> tuple[object, ...]:
         """Return the attribute value of each usable device of a node; None if a device matches no request."""
         return self.values[int(self.number[node]) // GROUP_FACTOR]
 
-    def count_device_sets(self, table: NodeTable, size: int) -> IntArray:
+    def count_free_device_sets(self, table: NodeTable, size: int) -> IntArray:
         """Count on each node the disjoint sets of `size` free devices with equal values; return an array [N].
 
         A device that several claims may share counts as `UNLIMITED_SHARES` devices.
@@ -96,7 +96,7 @@ class MatchingDeviceValues:
     ) -> int:
         count = Counter[object]()
         devices = inventory.usable_devices_of_node(table.nodes[node])
-        for device, value in zip(devices, self.values_on(node), strict=True):
+        for device, value in zip(devices, self.attribute_values_on_node(node), strict=True):
             if value is not None and not ledger.use_of(device.key).exclusive:
                 count[value] += UNLIMITED_SHARES if device.shareable else 1
         return sum(free // size for free in count.values())
@@ -110,7 +110,7 @@ def _value(
     )
     if not matches:
         return None
-    return attribute_value(device, attribute) if attribute else ""
+    return attribute_type_and_value(device, attribute) if attribute else ""
 
 
 class FreedDevices:
@@ -137,7 +137,7 @@ class FreedDevices:
         positions: dict[int, dict[DeviceKey, int]] = {}
         places, most = [], MAX_RELIEVED_NODES
         for unit, key in self._freed:
-            alone = groups.node_of_device(key)
+            alone = groups.index_of_only_node_with_device(key)
             nodes = range(len(table.nodes)) if alone is None else (alone,)
             if alone is None and (most := most - len(nodes)) < 0:
                 continue
@@ -151,7 +151,7 @@ class FreedDevices:
         return tuple(places)
 
     def relief_of_device_sets(self, matching: MatchingDeviceValues, size: int, factor: int = 1) -> RowRelief:
-        """Return by how much the eviction of each eviction unit raises `count_device_sets` on each node.
+        """Return by how much the eviction of each eviction unit raises `count_free_device_sets` on each node.
 
         Args:
           matching: the devices that count.
@@ -160,7 +160,7 @@ class FreedDevices:
         """
         counts: dict[tuple[int, int], Counter[object]] = {}
         for unit, node, position in self._places:
-            value = matching.values_on(node)[position]
+            value = matching.attribute_values_on_node(node)[position]
             if value is not None:
                 counts.setdefault((unit, node), Counter())[value] += 1
         # Devices of several units may complete a set together, so the part of each unit is rounded up.

@@ -10,7 +10,7 @@ import numpy as np
 from batchsched.api.core.device import MAX_SUB_REQUESTS, AllocationResult, ResourceClaim
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
-from batchsched.api.pod_devices import ClaimAllocation
+from batchsched.api.pod_devices import ReservedClaimDevices
 from batchsched.devices.allocation import ClaimConfiguration, build_allocations, configurations_of_claims
 from batchsched.devices.allocator import (
     SEARCH_ENDED,
@@ -259,7 +259,10 @@ class DeviceSearch:
                 # The ledger holds devices for an invented pod as for a nominated one.
                 ledger.hold_for_nominated_pod(
                     pod,
-                    [ClaimAllocation(f"{pod}/{at}", allocation) for at, allocation in enumerate(allocations)],
+                    [
+                        ReservedClaimDevices(f"{pod}/{index}", allocation)
+                        for index, allocation in enumerate(allocations)
+                    ],
                 )
         finally:
             for pod in held:
@@ -293,7 +296,7 @@ class DeviceSearch:
         return NodeGroupSearchResult(score=score, steps=budget.spent)
 
 
-def shared_device_search(table: NodeTable, claims: Sequence[ResourceClaim]) -> DeviceSearch:
+def device_search_of_claim_specs(table: NodeTable, claims: Sequence[ResourceClaim]) -> DeviceSearch:
     """Return the `DeviceSearch` for a list of ResourceClaims; lists with equal specs share one search.
 
     Raises:
@@ -318,7 +321,7 @@ def _read_names(claims: Sequence[ClaimRequests]) -> frozenset[str] | None:
             names |= {attribute.rpartition("/")[2]}
         for alternatives in item.requests:
             for request in alternatives:
-                read = request.attributes_read_by_selectors()
+                read = request.attributes_and_capacities_read()
                 if read is None:
                     return None
                 names |= read
@@ -344,7 +347,7 @@ def search_devices_for_pod_class(
             claims = (*claims, build_extended_resource_claim(pod, resources, objects.class_of_resource))
         if claims:
             view = nodes if where.all() else table.selected_nodes_view(nodes.node_indexes[where])
-            searched.append((shared_device_search(table, claims).search_nodes(view), where))
+            searched.append((device_search_of_claim_specs(table, claims).search_nodes(view), where))
     return searched
 
 

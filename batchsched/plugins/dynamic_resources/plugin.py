@@ -54,18 +54,18 @@ from batchsched.framework.traits import PlacementEffect, PluginTraits
 from batchsched.plugins.dynamic_resources.arguments import DynamicResourcesArgs
 from batchsched.plugins.dynamic_resources.claim_writes import (
     claims_with_binding_conditions,
-    undo_reservations,
-    write_reservations,
+    release_claims_of_unbound_pod,
+    write_claim_reservations,
 )
 from batchsched.plugins.dynamic_resources.claims import (
     PodClassClaims,
-    ResourceClaimRefused,
+    UnusableResourceClaim,
 )
 from batchsched.plugins.dynamic_resources.events import helpful_events
 from batchsched.plugins.dynamic_resources.node_search import (
     DeviceSearchResults,
+    device_search_of_claim_specs,
     search_devices_for_pod_class,
-    shared_device_search,
 )
 from batchsched.plugins.dynamic_resources.reservation import (
     NOT_AVAILABLE,
@@ -139,7 +139,7 @@ class DynamicResources(
         state.write(CLAIMS, PodClassClaims())
         try:
             class_claims = claims_of_pod_class(pod.pod, nodes.table)
-        except ResourceClaimRefused as refused:
+        except UnusableResourceClaim as refused:
             return PreFilterAnswer(Status(Code.UNRESOLVABLE, (str(refused),)))
         if class_claims.is_empty:
             return SKIP_FILTER
@@ -185,7 +185,7 @@ class DynamicResources(
         """Return True if no pod needs its own check, because each node certainly has devices for its pods."""
         try:
             return nodes_surely_have_devices(pod.pod, table, nodes, counts)
-        except (ResourceClaimRefused, NodeRefused, AllocationError):
+        except (UnusableResourceClaim, NodeRefused, AllocationError):
             return False  # the Filter states the reason, or the failure
 
     @override
@@ -249,7 +249,7 @@ class DynamicResources(
     def reserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> Status:
         try:
             devices = find_devices_to_reserve(pod, node, nodes, self._binding_timeout_seconds)
-        except (ResourceClaimRefused, NodeRefused) as refused:
+        except (UnusableResourceClaim, NodeRefused) as refused:
             return Status(Code.UNRESOLVABLE, (str(refused),))
         except AllocationError as error:
             raise PluginError(NAME, "Reserve", str(error)) from error
@@ -265,7 +265,7 @@ class DynamicResources(
     def hold_for_nominated_pod(self, pod: Pod, node: int, nodes: NodeTable) -> None:
         try:
             devices = find_devices_to_reserve(pod, node, nodes, self._binding_timeout_seconds)
-        except (ResourceClaimRefused, NodeRefused, AllocationError):
+        except (UnusableResourceClaim, NodeRefused, AllocationError):
             return  # its devices are in use, or the Filter refuses the pod
         if devices is not None:
             nodes.device_ledger.hold_for_nominated_pod(pod.key, devices.allocations)
@@ -281,7 +281,7 @@ class DynamicResources(
     @override
     async def prebind(self, pod: Pod, node: str, cycle: BindingHandle) -> Status:
         ledger = cycle.reserved_volumes_and_devices.devices
-        if not await write_reservations(pod, ledger, cycle.binder.claim_binder):
+        if not await write_claim_reservations(pod, ledger, cycle.binder.claim_binder):
             return Status(Code.UNSCHEDULABLE, (NO_RESERVATION,)) if pod.resource_claim_keys else SKIP
         claims = claims_with_binding_conditions(pod, ledger)
         if claims and not await cycle.binder.claim_binder.wait_for_devices(
@@ -294,7 +294,9 @@ class DynamicResources(
 
     @override
     async def undo_prebind(self, pod: Pod, node: str, cycle: BindingHandle) -> None:
-        await undo_reservations(pod, cycle.reserved_volumes_and_devices.devices, cycle.binder.claim_binder)
+        await release_claims_of_unbound_pod(
+            pod, cycle.reserved_volumes_and_devices.devices, cycle.binder.claim_binder
+        )
 
     @override
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
@@ -304,7 +306,7 @@ class DynamicResources(
 def _verdict_about_node(class_claims: PodClassClaims, node: Nodes) -> Verdict:
     """Return the answer of Filter about one node, for claims that are all without allocation."""
     try:
-        search = shared_device_search(node.table, class_claims.unallocated_claims)
+        search = device_search_of_claim_specs(node.table, class_claims.unallocated_claims)
         reason = search.search_node(node.first_node_index, node.table).reason
     except AllocationError as error:
         raise PluginError(NAME, "Filter", str(error)) from error

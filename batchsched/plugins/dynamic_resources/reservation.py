@@ -15,9 +15,9 @@ from batchsched.api.core.device import (
     ResourceClaim,
 )
 from batchsched.api.core.node import Node
-from batchsched.api.core.pod import Pod, extended_claim_name
+from batchsched.api.core.pod import Pod, extended_resource_claim_name
 from batchsched.api.core.selector import NodeSelector
-from batchsched.api.pod_devices import ClaimAllocation, CreatedClaim, PodDevices
+from batchsched.api.pod_devices import ExtendedResourceClaim, PodDevices, ReservedClaimDevices
 from batchsched.devices.ledger import DeviceLedger
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.plugin_support.device_objects import device_objects
@@ -25,23 +25,23 @@ from batchsched.framework.status import BoolArray, IndexArray
 from batchsched.plugins.dynamic_resources.claims import (
     PodClaim,
     PodClassClaims,
-    ResourceClaimRefused,
-    check_claim_requests,
-    claims_and_allocations,
+    UnusableResourceClaim,
+    check_device_classes_exist,
     device_preparation_failed,
+    pod_claims_with_allocations,
 )
 from batchsched.plugins.dynamic_resources.extended_resources import (
     build_extended_resource_claim,
     extended_claim_key,
-    request_mappings,
+    extended_resource_request_mappings,
     requests_extended_resource,
     resources_not_served_by_devices,
     resources_served_by_devices,
 )
 from batchsched.plugins.dynamic_resources.node_search import (
     NOT_ENOUGH,
+    device_search_of_claim_specs,
     nodes_by_missing_resources,
-    shared_device_search,
 )
 
 NOT_OFFERED: Final = "cannot fit resource"
@@ -102,15 +102,15 @@ def claims_of_pod_class(pod: Pod, table: NodeTable) -> PodClassClaims:
     """Return the ResourceClaims of a pod class, and its extended resources that DeviceClasses provide.
 
     Raises:
-      ResourceClaimRefused: the pods cannot be placed now.
+      UnusableResourceClaim: the pods cannot be placed now.
     """
     if not pod.spec.resource_claims and not table.cluster_objects.device_classes:
         return PodClassClaims()
     objects = device_objects(table)
-    claims = claims_and_allocations(pod, table.device_ledger, of_class=True)
+    claims = pod_claims_with_allocations(pod, table.device_ledger, of_class=True)
     for pod_claim in claims:
         if pod_claim.allocation is None:
-            check_claim_requests(pod_claim.claim, objects.classes)
+            check_device_classes_exist(pod_claim.claim, objects.classes)
     served = resources_served_by_devices(pod, objects.class_of_resource)
     other_resources = resources_not_served_by_devices(pod, objects.class_of_resource) if served else ()
     return PodClassClaims(claims, served, other_resources)
@@ -128,16 +128,16 @@ def nodes_surely_have_devices(pod: Pod, table: NodeTable, nodes: IndexArray, cou
       counts: the number of pods on each of these nodes.
 
     Raises:
-      ResourceClaimRefused, AllocationError, NodeRefused: as of the search.
+      UnusableResourceClaim, AllocationError, NodeRefused: as of the search.
     """
     class_claims = claims_of_pod_class(pod, table)
     if (
         not class_claims.has_only_unallocated_claims
         or not all(pod_claim.own for pod_claim in class_claims.claims)
-        or device_objects(table).allocator.inventory.has_shared_slices
+        or device_objects(table).allocator.inventory.has_slices_of_several_nodes
     ):
         return False
-    search = shared_device_search(table, class_claims.unallocated_claims)
+    search = device_search_of_claim_specs(table, class_claims.unallocated_claims)
     return all(
         search.count_pods_that_find_devices(node, count, table) >= count
         for node, count in zip(nodes.tolist(), counts.tolist(), strict=True)
@@ -150,16 +150,16 @@ def find_devices_to_reserve(
     """Return the devices to reserve for a pod on a node; None if the pod uses no devices.
 
     Raises:
-      ResourceClaimRefused: a claim cannot be used on the node, or devices are missing.
+      UnusableResourceClaim: a claim cannot be used on the node, or devices are missing.
       AllocationError, NodeRefused: as of the search.
     """
     objects, ledger = device_objects(table), table.device_ledger
-    claims = claims_and_allocations(pod, ledger, of_class=False)
+    claims = pod_claims_with_allocations(pod, ledger, of_class=False)
     served = resources_served_by_devices(pod, objects.class_of_resource)
     if not claims and not served:
         return None
-    if served and ledger.find_extended_claim(pod) is not None:
-        raise ResourceClaimRefused("cannot schedule extended resource claim")
+    if served and ledger.find_extended_resource_claim(pod) is not None:
+        raise UnusableResourceClaim("cannot schedule extended resource claim")
     _check_use(pod, claims, node, table, binding_timeout_seconds)
     to_allocate = {pod_claim.key: pod_claim.claim for pod_claim in claims if pod_claim.allocation is None}
     resources: tuple[str, ...] = ()
@@ -180,26 +180,30 @@ def find_devices_to_reserve(
 
 def _created_claim(
     pod: Pod, resources: Sequence[str], class_of_resource: Mapping[str, DeviceClass]
-) -> CreatedClaim:
+) -> ExtendedResourceClaim:
     claim = build_extended_resource_claim(pod, resources, class_of_resource)
-    metadata = msgspec.structs.replace(claim.metadata, name=extended_claim_name(pod))
-    return CreatedClaim(
+    metadata = msgspec.structs.replace(claim.metadata, name=extended_resource_claim_name(pod))
+    return ExtendedResourceClaim(
         extended_claim_key(pod),
         msgspec.structs.replace(claim, metadata=metadata),
-        request_mappings(pod, resources, class_of_resource),
+        extended_resource_request_mappings(pod, resources, class_of_resource),
     )
 
 
 def _new_allocations(
     claims: Mapping[str, ResourceClaim], node: int, table: NodeTable
-) -> list[ClaimAllocation]:
+) -> list[ReservedClaimDevices]:
     if not claims:
         return []
     to_allocate = tuple(claims.values())
-    allocations = shared_device_search(table, to_allocate).find_allocations_on_node(to_allocate, node, table)
+    allocations = device_search_of_claim_specs(table, to_allocate).find_allocations_on_node(
+        to_allocate, node, table
+    )
     if allocations is None:
-        raise ResourceClaimRefused(NOT_ENOUGH)
-    return [ClaimAllocation(key, allocation) for key, allocation in zip(claims, allocations, strict=True)]
+        raise UnusableResourceClaim(NOT_ENOUGH)
+    return [
+        ReservedClaimDevices(key, allocation) for key, allocation in zip(claims, allocations, strict=True)
+    ]
 
 
 def _check_use(
@@ -208,32 +212,32 @@ def _check_use(
     """Check that allocated claims can be used from a node (given by its index), and may get one more consumer.
 
     Raises:
-      ResourceClaimRefused: they cannot.
+      UnusableResourceClaim: they cannot.
     """
     allocated = [pod_claim for pod_claim in claims if pod_claim.allocation is not None]
     if (
         allocated
         and not nodes_reaching_allocated_devices(allocated, table.node_view(node), binding_timeout_seconds)[0]
     ):
-        raise ResourceClaimRefused(NOT_AVAILABLE)
+        raise UnusableResourceClaim(NOT_AVAILABLE)
     ledger = table.device_ledger
     for pod_claim in claims:
         consumers = len(pod_claim.claim.status.reserved_for or ()) + ledger.count_pods_with_reserved_claim(
             pod_claim.key
         )
         if consumers >= MAX_CONSUMERS_PER_CLAIM and not pod_claim.claim.is_reserved_for(pod.metadata.uid):
-            raise ResourceClaimRefused(
+            raise UnusableResourceClaim(
                 f'resourceclaim "{pod_claim.claim.metadata.name}": status.reservedFor has at most '
                 f"{MAX_CONSUMERS_PER_CLAIM} consumers"
             )
 
 
-def _shared_allocations(claims: Sequence[PodClaim], ledger: DeviceLedger) -> list[ClaimAllocation]:
+def _shared_allocations(claims: Sequence[PodClaim], ledger: DeviceLedger) -> list[ReservedClaimDevices]:
     """Return the allocations that other pods of the session assumed for claims that a pod shares with them."""
     return [
-        ClaimAllocation(pod_claim.key, pod_claim.allocation)
+        ReservedClaimDevices(pod_claim.key, pod_claim.allocation)
         for pod_claim in claims
         if pod_claim.allocation is not None
         and pod_claim.claim.status.allocation is None
-        and ledger.assumed_allocation(pod_claim.key) is not None
+        and ledger.reserved_allocation_of_claim(pod_claim.key) is not None
     ]

@@ -28,7 +28,7 @@ from batchsched.framework.constrain import (
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.plugin_support.device_objects import device_objects
 from batchsched.framework.status import IntArray
-from batchsched.plugins.dynamic_resources.claims import ResourceClaimRefused, claims_and_allocations
+from batchsched.plugins.dynamic_resources.claims import UnusableResourceClaim, pod_claims_with_allocations
 from batchsched.plugins.dynamic_resources.extended_resources import (
     build_extended_resource_claim,
     resources_served_by_devices,
@@ -45,7 +45,7 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class DeviceLimit:
+class DeviceCountConstraint:
     """A linear constraint for each node: its pods request at most as many devices as are free on the node.
 
     Args:
@@ -88,20 +88,26 @@ class DeviceDemand:
             by_candidate = self.matched.setdefault(attribute, {})
             by_candidate.setdefault(candidate.index, []).append(count)
 
-    def device_limits(self, table: NodeTable, freed: FreedDevices | None) -> Iterator[DeviceLimit]:
+    def device_count_constraints(
+        self, table: NodeTable, freed: FreedDevices | None
+    ) -> Iterator[DeviceCountConstraint]:
         """Yield linear constraints on the number of devices that the pods on each node request together.
 
         A node with f free devices of a value has room for ⌊f / k⌋ requests for at least k devices of that value, where
         a request for n devices counts as ⌊n / k⌋. This holds for each k; the numbers that are requested are used.
         """
-        devices = MatchingDeviceValues.from_alternatives(self.alternatives, table)
+        devices = MatchingDeviceValues.from_alternative_requests(self.alternatives, table)
         if devices is not None:
             relief = freed.relief_of_device_sets(devices, 1, self.sharers) if freed is not None else None
-            yield DeviceLimit(self.devices, self.sharers * devices.count_device_sets(table, 1), relief)
+            yield DeviceCountConstraint(
+                self.devices, self.sharers * devices.count_free_device_sets(table, 1), relief
+            )
         for attribute, requests in self.matched.items():
             sizes = sorted({count for counts in requests.values() for count in counts if count > 1})
             valued = (
-                MatchingDeviceValues.from_alternatives(self.alternatives, table, attribute) if sizes else None
+                MatchingDeviceValues.from_alternative_requests(self.alternatives, table, attribute)
+                if sizes
+                else None
             )
             if valued is None:
                 continue
@@ -112,7 +118,7 @@ class DeviceDemand:
                     if (parts := sum(count // size for count in counts))
                 }
                 relief = freed.relief_of_device_sets(valued, size) if freed is not None else None
-                yield DeviceLimit(coefficients, valued.count_device_sets(table, size), relief)
+                yield DeviceCountConstraint(coefficients, valued.count_free_device_sets(table, size), relief)
 
 
 def device_constraint_rows(plugin: str, batch: CandidateSet, nodes: Nodes) -> Sequence[ConstraintRow]:
@@ -133,7 +139,7 @@ def device_constraint_rows(plugin: str, batch: CandidateSet, nodes: Nodes) -> Se
         try:
             rows += [
                 pod_limit_row(plugin, NOT_ENOUGH, EVERY_NODE, item.coefficients, item.limit, item.relief)
-                for item in demand.device_limits(table, freed)
+                for item in demand.device_count_constraints(table, freed)
             ]
         except AllocationError:
             continue  # the Filter refuses these pods
@@ -148,9 +154,9 @@ def _demands(batch: CandidateSet, nodes: Nodes) -> dict[Hashable, DeviceDemand]:
         try:
             for claim in _own_claims(candidate, nodes):
                 _add_demand(demands, candidate, claim, table, with_alternatives=bool(batch.units))
-        except (ResourceClaimRefused, AllocationError):
+        except (UnusableResourceClaim, AllocationError):
             continue  # the Filter refuses these pods
-    if not device_objects(table).allocator.inventory.has_shared_slices:
+    if not device_objects(table).allocator.inventory.has_slices_of_several_nodes:
         shared = _gather_sharers(batch, table)
         if batch.units:
             _add_shared_demands(demands, batch, shared, table)
@@ -163,7 +169,7 @@ def _own_claims(candidate: CandidatePods, nodes: Nodes) -> list[ResourceClaim]:
     objects = device_objects(table)
     claims = [
         pod_claim.claim
-        for pod_claim in claims_and_allocations(pod, table.device_ledger, of_class=True)
+        for pod_claim in pod_claims_with_allocations(pod, table.device_ledger, of_class=True)
         if pod_claim.own and pod_claim.allocation is None
     ]
     served = resources_served_by_devices(pod, objects.class_of_resource)
@@ -220,8 +226,8 @@ def _gather_sharers(batch: CandidateSet, table: NodeTable) -> dict[int, set[str]
     sharers: dict[int, list[set[str]]] = {}
     for candidate in batch.candidates:
         try:
-            claims = claims_and_allocations(candidate.pod_class.pod, table.device_ledger, of_class=True)
-        except ResourceClaimRefused:
+            claims = pod_claims_with_allocations(candidate.pod_class.pod, table.device_ledger, of_class=True)
+        except UnusableResourceClaim:
             claims = ()
         shared = {pod_claim.key for pod_claim in claims if not pod_claim.own and pod_claim.allocation is None}
         sharers.setdefault(candidate.gang, []).append(shared)
@@ -265,7 +271,7 @@ def _eviction_rows(
         try:
             class_claims = claims_of_pod_class(candidate.pod_class.pod, nodes.table)
             results = search_devices_for_pod_class(candidate.pod_class.pod, class_claims, nodes)
-        except (ResourceClaimRefused, AllocationError):
+        except (UnusableResourceClaim, AllocationError):
             continue  # the Filter refuses these pods
         if not results:
             continue

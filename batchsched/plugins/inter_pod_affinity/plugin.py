@@ -43,13 +43,13 @@ from batchsched.framework.status import (
 from batchsched.framework.traits import PlacementEffect, PluginTraits
 from batchsched.plugins.inter_pod_affinity.rows import affinity_constraint_rows
 from batchsched.plugins.inter_pod_affinity.terms import (
+    DomainMatchCounts,
     RequiredTermState,
-    TermCounts,
-    affinity_of,
-    anti_affinity_of,
-    count_pods_matching_required_terms,
     no_pod_has_affinity,
-    sum_preferred_term_weights,
+    pod_affinity_of,
+    pod_anti_affinity_of,
+    preferred_weights_by_domain,
+    required_term_state,
     topology_keys,
 )
 
@@ -58,7 +58,7 @@ ANTI_AFFINITY_MATCH: Final = "node(s) didn't match pod anti-affinity rules"
 EXISTING_ANTI_AFFINITY: Final = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 REQUIRED_TERMS: Final = StateKey[RequiredTermState]("PreFilterInterPodAffinity")
-PREFERRED_TERMS: Final = StateKey[TermCounts]("PreScoreInterPodAffinity")
+PREFERRED_TERMS: Final = StateKey[DomainMatchCounts]("PreScoreInterPodAffinity")
 
 
 class InterPodAffinityArgs(StrictModel):
@@ -111,7 +111,7 @@ class InterPodAffinity(
         if pod.spec.affinity is None:
             return frozenset()
         keys: set[str] = set()
-        for affinity in (affinity_of(pod), anti_affinity_of(pod)):
+        for affinity in (pod_affinity_of(pod), pod_anti_affinity_of(pod)):
             for term in (*affinity.required, *(one.pod_affinity_term for one in affinity.preferred)):
                 if term.label_selector is not None:
                     keys |= term.label_selector.keys()
@@ -121,7 +121,7 @@ class InterPodAffinity(
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
         if no_pod_has_affinity(nodes.table, pod.pod):
             return SKIP_FILTER
-        terms_state = count_pods_matching_required_terms(nodes.table, pod.pod)
+        terms_state = required_term_state(nodes.table, pod.pod)
         if (
             not terms_state.affinity
             and not terms_state.anti_affinity
@@ -163,12 +163,12 @@ class InterPodAffinity(
 
     @override
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
-        wants = affinity_of(pod.pod).preferred or anti_affinity_of(pod.pod).preferred
+        wants = pod_affinity_of(pod.pod).preferred or pod_anti_affinity_of(pod.pod).preferred
         if self._args.ignore_preferred_terms_of_existing_pods and not wants:
             return SKIP
         if no_pod_has_affinity(nodes.table, pod.pod):
             return SKIP
-        tally = sum_preferred_term_weights(nodes.table, pod.pod, self._args.hard_pod_affinity_weight)
+        tally = preferred_weights_by_domain(nodes.table, pod.pod, self._args.hard_pod_affinity_weight)
         if tally is None:
             return SKIP
         state.write(PREFERRED_TERMS, tally)
@@ -203,7 +203,7 @@ def _without_affinity_match(terms_state: RequiredTermState, nodes: Nodes) -> Boo
     return unlabelled | missing
 
 
-def _near(tally: TermCounts, nodes: Nodes) -> BoolArray:
+def _near(tally: DomainMatchCounts, nodes: Nodes) -> BoolArray:
     """Return a mask [n] of the nodes in a domain with a count above zero."""
     near = np.zeros(len(nodes), np.bool_)
     for key, counts in tally.by_key.items():
@@ -241,8 +241,8 @@ def _pod_deleted(pod: Pod, old: Pod, _new: None) -> Hint:
     It matched the anti-affinity, or had one; or it was the last match of the affinity, so that the pod may now be
     the first.
     """
-    repelling = any(_may_match(term, pod, old) for term in anti_affinity_of(pod).required)
-    repelled = any(_may_match(term, old, pod) for term in anti_affinity_of(old).required)
+    repelling = any(_may_match(term, pod, old) for term in pod_anti_affinity_of(pod).required)
+    repelled = any(_may_match(term, old, pod) for term in pod_anti_affinity_of(old).required)
     first_now = _may_match_affinity(pod, old) and _may_match_affinity(pod, pod)
     return Hint.queue_if(repelling or repelled or first_now)
 
@@ -254,7 +254,7 @@ def _relabelled(pod: Pod, old: Pod, new: Pod) -> Hint:
     )
     appeased = any(
         _may_match(term, pod, old) and not _may_match(term, pod, new)
-        for term in anti_affinity_of(pod).required
+        for term in pod_anti_affinity_of(pod).required
     )
     return Hint.queue_if(befriended or first_now or appeased)
 
@@ -262,7 +262,7 @@ def _relabelled(pod: Pod, old: Pod, new: Pod) -> Hint:
 def _node_moved(pod: Pod, old: Node | None, new: Node) -> Hint:
     if old is not None:
         return Hint.QUEUE
-    return Hint.queue_if(all(term.topology_key in new.labels for term in affinity_of(pod).required))
+    return Hint.queue_if(all(term.topology_key in new.labels for term in pod_affinity_of(pod).required))
 
 
 def _namespace(pod: Pod, old: Namespace | None, new: Namespace | None) -> Hint:
@@ -274,13 +274,13 @@ def _namespace(pod: Pod, old: Namespace | None, new: Namespace | None) -> Hint:
         return Hint.SKIP
     namespace = new or old
     is_own = namespace is not None and namespace.metadata.name == pod.namespace
-    terms = (*affinity_of(pod).required, *anti_affinity_of(pod).required)
+    terms = (*pod_affinity_of(pod).required, *pod_anti_affinity_of(pod).required)
     return Hint.queue_if(is_own or any(term.namespace_selector is not None for term in terms))
 
 
 def _may_match_affinity(pod: Pod, other: Pod) -> bool:
     """Return True if another pod may match the pod's affinity."""
-    terms = affinity_of(pod).required
+    terms = pod_affinity_of(pod).required
     return bool(terms) and all(_may_match(term, pod, other) for term in terms)
 
 

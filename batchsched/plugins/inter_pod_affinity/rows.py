@@ -18,18 +18,18 @@ from batchsched.framework.constrain import (
     exclusion_row,
     pod_limit_row,
 )
-from batchsched.framework.nodes.label_index import PodLabelIndex, PodSelector, selector_key
+from batchsched.framework.nodes.label_index import LabelSetIndex, PodSelector, selector_key
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
 from batchsched.plugins.inter_pod_affinity.terms import (
     AffinityTerm,
-    TermCounts,
-    affinity_of,
-    anti_affinity_of,
+    DomainMatchCounts,
     combined_selector,
-    pending_pod,
+    existing_term_matches_pending_pod,
+    pod_affinity_of,
+    pod_anti_affinity_of,
+    pod_with_namespace_labels,
     resolve_terms,
-    term_matches,
     topology_keys,
 )
 from batchsched.solver.problem import NONE, UNLIMITED
@@ -46,7 +46,7 @@ class AffinityCandidateIndex:
 
     batch: CandidateSet
     table: NodeTable
-    index: PodLabelIndex = field(default_factory=PodLabelIndex)
+    index: LabelSetIndex = field(default_factory=LabelSetIndex)
 
     def __post_init__(self) -> None:
         for candidate in self.batch.candidates:
@@ -56,7 +56,7 @@ class AffinityCandidateIndex:
         """Return the candidates (pending pods of one gang and pod class) that match `selection`."""
         return [self.batch.candidates[at] for at in self.index.matching_label_set_numbers(selection)]
 
-    def domain_codes(self, key: str) -> IndexArray:
+    def domain_indexes(self, key: str) -> IndexArray:
         """Return an array [N] with the index of each node's topology domain; -1 if a node has no domain."""
         return self.table.label_indexes_and_values(key)[0]
 
@@ -93,19 +93,23 @@ def _excluded_by_existing(candidates: AffinityCandidateIndex) -> Iterator[tuple[
     for group in candidates.table.pod_table.affinity_groups:
         repulsion = group.affinity.pod_anti_affinity
         for raw_term in repulsion.required if repulsion is not None else ():
-            tally: TermCounts | None = None
-            for candidate in candidates.select_candidates(PodSelector.from_selector(raw_term.label_selector)):
-                if not term_matches(
-                    raw_term, group.namespace, pending_pod(candidate.pod_class.pod, candidates.table)
+            tally: DomainMatchCounts | None = None
+            for candidate in candidates.select_candidates(
+                PodSelector.from_label_selector(raw_term.label_selector)
+            ):
+                if not existing_term_matches_pending_pod(
+                    raw_term,
+                    group.namespace,
+                    pod_with_namespace_labels(candidate.pod_class.pod, candidates.table),
                 ):
                     continue
                 if tally is None:
-                    tally = TermCounts(candidates.table)
+                    tally = DomainMatchCounts(candidates.table)
                     tally.add_affinity_group(raw_term.topology_key, group)
                 yield (
                     candidate.index,
                     tally.counts_by_domain(raw_term.topology_key)[
-                        candidates.domain_codes(raw_term.topology_key)
+                        candidates.domain_indexes(raw_term.topology_key)
                     ]
                     > 0,
                 )
@@ -115,21 +119,22 @@ def _excluded_by_own_terms(candidates: AffinityCandidateIndex) -> Iterator[tuple
     """Yield classes, and nodes where an existing pod matches their anti-affinity."""
     for candidate in candidates.batch.candidates:
         pod = candidate.pod_class.pod
-        for term in resolve_terms(anti_affinity_of(pod).required, pod, candidates.table):
-            tally = TermCounts(candidates.table)
-            counts = candidates.table.pod_table.count_selected_by_node(term.selection)
+        for term in resolve_terms(pod_anti_affinity_of(pod).required, pod, candidates.table):
+            tally = DomainMatchCounts(candidates.table)
+            counts = candidates.table.pod_table.count_pods_matching_selector_by_node(term.selection)
             if tally.add_pod_counts(term.topology_key, counts):
                 yield (
                     candidate.index,
-                    tally.counts_by_domain(term.topology_key)[candidates.domain_codes(term.topology_key)] > 0,
+                    tally.counts_by_domain(term.topology_key)[candidates.domain_indexes(term.topology_key)]
+                    > 0,
                 )
 
 
 def _unlabelled(candidates: AffinityCandidateIndex) -> Iterator[tuple[int, BoolArray]]:
     """Yield classes, and nodes without a topology key of their affinity."""
     for candidate in candidates.batch.candidates:
-        for term in affinity_of(candidate.pod_class.pod).required:
-            yield candidate.index, candidates.domain_codes(term.topology_key) < 0
+        for term in pod_affinity_of(candidate.pod_class.pod).required:
+            yield candidate.index, candidates.domain_indexes(term.topology_key) < 0
 
 
 def _apart(candidates: AffinityCandidateIndex) -> Iterator[ConstraintRow]:
@@ -143,7 +148,7 @@ def _apart(candidates: AffinityCandidateIndex) -> Iterator[ConstraintRow]:
     holders: dict[Hashable, tuple[PodAffinityTerm, AffinityTerm, list[CandidatePods]]] = {}
     for candidate in candidates.batch.candidates:
         pod = candidate.pod_class.pod
-        raw_terms = anti_affinity_of(pod).required
+        raw_terms = pod_anti_affinity_of(pod).required
         for raw, term in zip(raw_terms, resolve_terms(raw_terms, pod, candidates.table), strict=True):
             key = (
                 term.topology_key,
@@ -182,10 +187,12 @@ def _of_term(
     targets = [
         candidate
         for candidate in matched
-        if term_matches(raw, namespace, pending_pod(candidate.pod_class.pod, candidates.table))
+        if existing_term_matches_pending_pod(
+            raw, namespace, pod_with_namespace_labels(candidate.pod_class.pod, candidates.table)
+        )
     ]
     free = [one for one in targets if one.index not in own]
-    codes = candidates.domain_codes(term.topology_key)
+    codes = candidates.domain_indexes(term.topology_key)
     if not (codes >= 0).any():
         return
     domains = ConstraintDomains.from_nodes(candidates.batch, codes)
@@ -215,14 +222,14 @@ def _together(candidates: AffinityCandidateIndex) -> Iterator[ConstraintRow]:
     sets: dict[Hashable, tuple[tuple[AffinityTerm, ...], list[CandidatePods]]] = {}
     for candidate in candidates.batch.candidates:
         pod = candidate.pod_class.pod
-        terms = resolve_terms(affinity_of(pod).required, pod, candidates.table)
+        terms = resolve_terms(pod_affinity_of(pod).required, pod, candidates.table)
         if terms:
             selector_key = tuple((term.topology_key, term.selection.selector_key) for term in terms)
             sets.setdefault(selector_key, (terms, []))[1].append(candidate)
     for terms, members in sets.values():
-        affinity_matches = TermCounts(candidates.table)
+        affinity_matches = DomainMatchCounts(candidates.table)
         selection = combined_selector(terms)
-        counts = candidates.table.pod_table.count_selected_by_node(selection)
+        counts = candidates.table.pod_table.count_pods_matching_selector_by_node(selection)
         for key in topology_keys(terms):
             affinity_matches.add_pod_counts(key, counts)
         matching = candidates.select_candidates(selection)
@@ -236,7 +243,7 @@ def _together(candidates: AffinityCandidateIndex) -> Iterator[ConstraintRow]:
         if not bound:
             continue
         for key in topology_keys(terms):
-            codes = candidates.domain_codes(key)
+            codes = candidates.domain_indexes(key)
             if not (codes >= 0).any():
                 continue
             right = np.where(affinity_matches.counts_by_domain(key)[:-1] > 0, _count(bound), 0)

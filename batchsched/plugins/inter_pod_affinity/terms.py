@@ -37,19 +37,19 @@ class AffinityTerm:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PendingPod:
+class PodWithNamespaceLabels:
     """A pending pod with the labels of its namespace, to test which terms of existing pods match the pod."""
 
     pod: Pod
     namespace_labels: Mapping[str, str]
 
 
-def affinity_of(pod: Pod) -> PodAffinity:
+def pod_affinity_of(pod: Pod) -> PodAffinity:
     """Return the pod affinity of a pod; an empty one if the pod has none."""
     return (pod.spec.affinity and pod.spec.affinity.pod_affinity) or NO_AFFINITY
 
 
-def anti_affinity_of(pod: Pod) -> PodAffinity:
+def pod_anti_affinity_of(pod: Pod) -> PodAffinity:
     """Return the pod anti-affinity of a pod; an empty one if the pod has none."""
     return (pod.spec.affinity and pod.spec.affinity.pod_anti_affinity) or NO_AFFINITY
 
@@ -63,9 +63,9 @@ def labels_by_namespace(table: NodeTable) -> dict[str, Mapping[str, str]]:
     return table.cached_value_of_cluster_objects("namespace labels", read_labels_of_namespaces)
 
 
-def pending_pod(pod: Pod, table: NodeTable) -> PendingPod:
+def pod_with_namespace_labels(pod: Pod, table: NodeTable) -> PodWithNamespaceLabels:
     """Return a pending pod together with the labels of its namespace."""
-    return PendingPod(pod, labels_by_namespace(table).get(pod.namespace, EMPTY_LABELS))
+    return PodWithNamespaceLabels(pod, labels_by_namespace(table).get(pod.namespace, EMPTY_LABELS))
 
 
 def resolve_terms(
@@ -74,7 +74,8 @@ def resolve_terms(
     """Return the affinity terms of a pending pod, each with the namespaces and labels that it selects."""
     return tuple(
         AffinityTerm(
-            term.topology_key, PodSelector.from_selector(term.label_selector, _namespaces(term, pod, table))
+            term.topology_key,
+            PodSelector.from_label_selector(term.label_selector, _namespaces(term, pod, table)),
         )
         for term in raw_terms
     )
@@ -93,7 +94,9 @@ def _namespaces(term: PodAffinityTerm, pod: Pod, table: NodeTable) -> frozenset[
     return frozenset(matching.union(term.namespaces or ()))
 
 
-def term_matches(term: PodAffinityTerm, owner_namespace: str, incoming: PendingPod) -> bool:
+def existing_term_matches_pending_pod(
+    term: PodAffinityTerm, owner_namespace: str, incoming: PodWithNamespaceLabels
+) -> bool:
     """Return True if an affinity term of an existing pod matches a pending pod."""
     if term.label_selector is None:
         return False
@@ -113,7 +116,7 @@ def all_terms_match(terms: tuple[AffinityTerm, ...], pod: Pod) -> bool:
 
 
 @dataclass(slots=True, eq=False)
-class TermCounts:
+class DomainMatchCounts:
     """Numbers of pods that match affinity terms, or sums of term weights, by topology key and domain.
 
     Args:
@@ -156,7 +159,7 @@ class TermCounts:
 
         Return True if one of the pods is in a domain.
         """
-        nodes, pods = group.pod_counts_by_node()
+        nodes, pods = group.nodes_and_pod_counts()
         codes = self.table.label_indexes_and_values(key)[0][nodes]
         inside = codes >= 0
         if not inside.any():
@@ -174,9 +177,9 @@ class TermCounts:
         """Return True if the count of any topology domain is not zero."""
         return any(bool(counts.any()) for counts in self.by_key.values())
 
-    def clone(self) -> "TermCounts":
+    def clone(self) -> "DomainMatchCounts":
         """Return an independent copy of the counts by topology domain."""
-        return TermCounts(self.table, {key: counts.copy() for key, counts in self.by_key.items()})
+        return DomainMatchCounts(self.table, {key: counts.copy() for key, counts in self.by_key.items()})
 
 
 @dataclass(slots=True, eq=False)
@@ -192,12 +195,12 @@ class RequiredTermState:
       itself: the class matches all terms of its own `affinity`.
     """
 
-    incoming: PendingPod
+    incoming: PodWithNamespaceLabels
     affinity: tuple[AffinityTerm, ...]
     anti_affinity: tuple[AffinityTerm, ...]
-    affinity_matches: TermCounts
-    anti_affinity_matches: TermCounts
-    existing_matches: TermCounts
+    affinity_matches: DomainMatchCounts
+    anti_affinity_matches: DomainMatchCounts
+    existing_matches: DomainMatchCounts
     itself: bool
 
     def allows_first_pod(self) -> bool:
@@ -221,8 +224,8 @@ class RequiredTermState:
 
         Source: `updateWithPod` of kube-scheduler.
         """
-        for raw_term in anti_affinity_of(pod).required:
-            if term_matches(raw_term, pod.namespace, self.incoming):
+        for raw_term in pod_anti_affinity_of(pod).required:
+            if existing_term_matches_pending_pod(raw_term, pod.namespace, self.incoming):
                 self.existing_matches.add_to_domain_of_node(raw_term.topology_key, node, by)
         if all_terms_match(self.affinity, pod):
             for key in topology_keys(self.affinity):
@@ -245,33 +248,33 @@ def no_pod_has_affinity(table: NodeTable, pod: Pod) -> bool:
     )
 
 
-def count_pods_matching_required_terms(table: NodeTable, pod: Pod) -> RequiredTermState:
+def required_term_state(table: NodeTable, pod: Pod) -> RequiredTermState:
     """Return the required affinity terms of a pending pod, with the numbers of existing pods that match, by domain.
 
     Existing pods with anti-affinity to the pending pod are counted, too.
 
     Terminating pods count. Source: `PreFilter` of kube-scheduler's interpodaffinity.
     """
-    incoming = pending_pod(pod, table)
-    affinity = resolve_terms(affinity_of(pod).required, pod, table)
-    anti_affinity = resolve_terms(anti_affinity_of(pod).required, pod, table)
+    incoming = pod_with_namespace_labels(pod, table)
+    affinity = resolve_terms(pod_affinity_of(pod).required, pod, table)
+    anti_affinity = resolve_terms(pod_anti_affinity_of(pod).required, pod, table)
     affinity_matches, anti_affinity_matches, existing_matches = (
-        TermCounts(table),
-        TermCounts(table),
-        TermCounts(table),
+        DomainMatchCounts(table),
+        DomainMatchCounts(table),
+        DomainMatchCounts(table),
     )
     if affinity:
-        counts = table.pod_table.count_selected_by_node(combined_selector(affinity))
+        counts = table.pod_table.count_pods_matching_selector_by_node(combined_selector(affinity))
         for key in topology_keys(affinity):
             affinity_matches.add_pod_counts(key, counts)
     for term in anti_affinity:
         anti_affinity_matches.add_pod_counts(
-            term.topology_key, table.pod_table.count_selected_by_node(term.selection)
+            term.topology_key, table.pod_table.count_pods_matching_selector_by_node(term.selection)
         )
     for existing in table.pod_table.affinity_groups.terms_that_may_match(pod.labels):
         if not existing.is_anti_affinity or existing.preference is not None:
             continue
-        if term_matches(existing.term, existing.group.namespace, incoming):
+        if existing_term_matches_pending_pod(existing.term, existing.group.namespace, incoming):
             existing_matches.add_affinity_group(existing.term.topology_key, existing.group)
     return RequiredTermState(
         incoming,
@@ -297,7 +300,7 @@ def combined_selector(terms: tuple[AffinityTerm, ...]) -> PodSelector:
     return PodSelector(selectors, namespaces)
 
 
-def sum_preferred_term_weights(table: NodeTable, pod: Pod, hard_weight: int) -> TermCounts | None:
+def preferred_weights_by_domain(table: NodeTable, pod: Pod, hard_weight: int) -> DomainMatchCounts | None:
     """Return for each topology domain the sum of the weights of the preferred affinity terms that match pods in it.
 
     Terms of the pending pod and of existing pods count.
@@ -307,17 +310,19 @@ def sum_preferred_term_weights(table: NodeTable, pod: Pod, hard_weight: int) -> 
 
     Source: `processExistingPod` of kube-scheduler's interpodaffinity.
     """
-    incoming = pending_pod(pod, table)
-    tally = TermCounts(table)
+    incoming = pod_with_namespace_labels(pod, table)
+    tally = DomainMatchCounts(table)
     matched = False
-    for sign, preferred in ((1, affinity_of(pod).preferred), (-1, anti_affinity_of(pod).preferred)):
+    for sign, preferred in ((1, pod_affinity_of(pod).preferred), (-1, pod_anti_affinity_of(pod).preferred)):
         terms = resolve_terms((one.pod_affinity_term for one in preferred), pod, table)
         for preference, term in zip(preferred, terms, strict=True):
-            counts = table.pod_table.count_selected_by_node(term.selection)
+            counts = table.pod_table.count_pods_matching_selector_by_node(term.selection)
             matched |= tally.add_pod_counts(term.topology_key, counts, sign * preference.weight)
     for existing in table.pod_table.affinity_groups.terms_that_may_match(pod.labels):
         weight = _score_weight(existing, hard_weight)
-        if weight is not None and term_matches(existing.term, existing.group.namespace, incoming):
+        if weight is not None and existing_term_matches_pending_pod(
+            existing.term, existing.group.namespace, incoming
+        ):
             matched |= tally.add_affinity_group(existing.term.topology_key, existing.group, weight)
     return tally if matched else None
 

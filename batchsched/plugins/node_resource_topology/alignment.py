@@ -33,7 +33,7 @@ def mask_zones_fitting_requests(requests: IntArray, free: IntArray, listed: Bool
     return fits
 
 
-def nodes_fitting_pod(demand: AlignedDemand, zones: ZoneTable, nodes: IndexArray) -> BoolArray:
+def mask_nodes_fitting_pod(demand: AlignedDemand, zones: ZoneTable, nodes: IndexArray) -> BoolArray:
     """Return a mask [n]: True for each node that has a NUMA zone with enough of all resources for the whole pod."""
     fits = mask_zones_fitting_requests(
         zones.request_vector(demand.total), zones.available[nodes], zones.listed[nodes]
@@ -41,7 +41,7 @@ def nodes_fitting_pod(demand: AlignedDemand, zones: ZoneTable, nodes: IndexArray
     return np.asarray(fits.any(axis=1))
 
 
-def nodes_fitting_containers(
+def masks_of_nodes_fitting_containers(
     demand: AlignedDemand, zones: ZoneTable, nodes: IndexArray
 ) -> tuple[BoolArray, BoolArray]:
     """Return two masks of n nodes: where each init container fits, and where all others fit together."""
@@ -61,7 +61,7 @@ def nodes_fitting_containers(
     return init_fits, fits
 
 
-def fits_in_any_order(demands: Iterable[AlignedDemand], zones: ZoneTable, node: int) -> bool:
+def all_pods_fit_in_any_order(demands: Iterable[AlignedDemand], zones: ZoneTable, node: int) -> bool:
     """Return whether all pods find NUMA zones on a node, however the kubelet orders them and chooses zones.
 
     A part is a pod, or a container if this is the scope. It finds no zone only if the other parts block each zone in
@@ -74,7 +74,11 @@ def fits_in_any_order(demands: Iterable[AlignedDemand], zones: ZoneTable, node: 
     available = zones.available[node]
     counts = Counter(_parts(demands, zones, node))
     counts = Counter(
-        {part: count for part, count in counts.items() if fits_in_zone(part, available, zones.listed[node])}
+        {
+            part: count
+            for part, count in counts.items()
+            if fits_in_any_zone(part, available, zones.listed[node])
+        }
     )
     for part in counts:
         other_parts = counts - Counter({part: 1})
@@ -97,7 +101,7 @@ def _parts(demands: Iterable[AlignedDemand], zones: ZoneTable, node: int) -> Ite
                 yield tuple(part.tolist())
 
 
-def fits_in_zone(part: Amounts, available: IntArray, listed: BoolArray) -> bool:
+def fits_in_any_zone(part: Amounts, available: IntArray, listed: BoolArray) -> bool:
     """Return whether a NUMA zone of a node has the amounts that a pod or container needs from a single zone.
 
     Resources that no zone of the node lists are ignored.

@@ -36,9 +36,9 @@ from batchsched.framework.status import (
 )
 from batchsched.framework.traits import PlacementEffect, PluginTraits, ResultScope
 from batchsched.plugins.node_resource_topology.alignment import (
-    fits_in_any_order,
-    nodes_fitting_containers,
-    nodes_fitting_pod,
+    all_pods_fit_in_any_order,
+    mask_nodes_fitting_pod,
+    masks_of_nodes_fitting_containers,
 )
 from batchsched.plugins.node_resource_topology.demands import AlignedDemand, is_guaranteed
 from batchsched.plugins.node_resource_topology.rows import zone_constraint_rows
@@ -110,8 +110,8 @@ class NodeResourceTopologyMatch(
         unresolvable = np.asarray(refused.any(axis=0))
         for position in checked[~unresolvable[checked]].tolist():
             node = int(indexes[position])
-            uncounted = zones.uncounted_demands(node, nodes.table)
-            if uncounted and not fits_in_any_order((*uncounted, demand), zones, node):
+            uncounted = zones.demands_of_uncounted_pods(node, nodes.table)
+            if uncounted and not all_pods_fit_in_any_order((*uncounted, demand), zones, node):
                 refused[2 if zones.pod_scope[node] else 1, position] = True
         kept = np.flatnonzero(refused.any(axis=1))
         return Verdict(tuple(_REASONS[number] for number in kept), refused[kept], unresolvable)
@@ -130,8 +130,8 @@ class NodeResourceTopologyMatch(
         if _refusals(demand, zones, nodes[checked]).any():
             return False
         for node, count in zip(nodes[checked].tolist(), counts[checked].tolist(), strict=True):
-            uncounted = zones.uncounted_demands(node, table)
-            if (count > 1 or uncounted) and not fits_in_any_order(
+            uncounted = zones.demands_of_uncounted_pods(node, table)
+            if (count > 1 or uncounted) and not all_pods_fit_in_any_order(
                 (*uncounted, *[demand] * count), zones, node
             ):
                 return False
@@ -177,9 +177,9 @@ def _refusals(demand: AlignedDemand, zones: ZoneTable, nodes: IndexArray) -> Boo
     by_pod = np.flatnonzero(zones.pod_scope[nodes])
     by_container = np.flatnonzero(~zones.pod_scope[nodes])
     if len(by_container):
-        init_fits, fits = nodes_fitting_containers(demand, zones, nodes[by_container])
+        init_fits, fits = masks_of_nodes_fitting_containers(demand, zones, nodes[by_container])
         refused[0, by_container] = ~init_fits
         refused[1, by_container] = init_fits & ~fits
     if len(by_pod):
-        refused[2, by_pod] = ~nodes_fitting_pod(demand, zones, nodes[by_pod])
+        refused[2, by_pod] = ~mask_nodes_fitting_pod(demand, zones, nodes[by_pod])
     return refused

@@ -13,7 +13,7 @@ import numpy as np
 from batchsched.framework.constrain import EVERY_NODE, CandidateSet, ConstraintRow, pod_limit_row
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.status import IndexArray, IntArray
-from batchsched.plugins.node_resource_topology.alignment import Amounts, fits_in_zone
+from batchsched.plugins.node_resource_topology.alignment import Amounts, fits_in_any_zone
 from batchsched.plugins.node_resource_topology.demands import AlignedDemand
 from batchsched.plugins.node_resource_topology.zones import ZoneTable, zone_table
 from batchsched.solver.problem import UNLIMITED
@@ -91,9 +91,9 @@ def _room(size: Amounts, zones: ZoneTable, table: NodeTable, nodes: IndexArray) 
         room = np.where(zones.listed[nodes, column, np.newaxis], np.minimum(room, fitting), room)
     total = room.sum(axis=1)
     for row, node in enumerate(nodes.tolist()):
-        for demand in zones.uncounted_demands(node, table):
+        for demand in zones.demands_of_uncounted_pods(node, table):
             for part in _parts(demand, zones, pod_scope=bool(zones.pod_scope[node])):
-                if fits_in_zone(part, zones.available[node], zones.listed[node]):
+                if fits_in_any_zone(part, zones.available[node], zones.listed[node]):
                     total[row] -= _multiples(part, size)
     aligned = zones.listed[nodes][:, np.flatnonzero(size)].any(axis=1)
     limit: IntArray = np.where(aligned, np.maximum(total, 0), UNLIMITED)

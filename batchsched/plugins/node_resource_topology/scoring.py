@@ -16,7 +16,7 @@ from batchsched.framework.nodes.node_table import Nodes
 from batchsched.framework.plugin_support.scores import CPU_AND_MEMORY, MAX_SCORE, ResourceSpec
 from batchsched.framework.status import BoolArray, FloatArray, IntArray
 from batchsched.plugins.node_resource_topology.demands import AlignedDemand, Requests
-from batchsched.plugins.node_resource_topology.zones import ABSENT, NumaNode, ZoneTable
+from batchsched.plugins.node_resource_topology.zones import ABSENT, NodeNumaZones, ZoneTable
 
 MAX_ZONES: Final = 8
 """The number of NUMA zones that the kubelet supports by default; nodes with more score 0 by LeastNUMANodes."""
@@ -25,7 +25,7 @@ _UNKNOWN_COST: Final = 255
 _MILLI: Final = 1000
 
 
-class ZoneScoringStrategy(StrEnum):
+class ZoneScoringStrategyType(StrEnum):
     """The names of the strategies that compute the score of a node from the available amounts in its NUMA zones."""
 
     LEAST_ALLOCATED = "LeastAllocated"
@@ -37,7 +37,7 @@ class ZoneScoringStrategy(StrEnum):
 class ZoneScoringArgs(StrictModel):
     """The plugin argument `scoringStrategy`: a strategy, and the weights of resources."""
 
-    type: ZoneScoringStrategy = ZoneScoringStrategy.LEAST_ALLOCATED
+    type: ZoneScoringStrategyType = ZoneScoringStrategyType.LEAST_ALLOCATED
     resources: tuple[ResourceSpec, ...] = Field(
         default=CPU_AND_MEMORY,
         description="Weights of resources; a requested resource that is not in the list has the weight 1.",
@@ -59,7 +59,7 @@ class NodeResourceTopologyMatchArgs(StrictModel):
 def score_nodes(scoring: ZoneScoringArgs, demand: AlignedDemand, zones: ZoneTable, nodes: Nodes) -> IntArray:
     """Return the scores of n nodes for a Guaranteed pod; 0 if a node has no NodeResourceTopology."""
     scores = np.zeros(len(nodes), np.int64)
-    by_number = scoring.type is ZoneScoringStrategy.LEAST_NUMA_NODES
+    by_number = scoring.type is ZoneScoringStrategyType.LEAST_NUMA_NODES
     scored = np.flatnonzero((zones.has_topology if by_number else zones.single_zone)[nodes.where])
     if not len(scored):
         return scores
@@ -88,14 +88,14 @@ def _free_amounts(zones: ZoneTable, nodes: Nodes, indexes: list[int]) -> IntArra
     """Return the free amounts [n, Z, K]; uncounted pods are subtracted from each zone of their node."""
     free = zones.available[indexes].copy()
     for position, node in enumerate(indexes):
-        for demand in zones.uncounted_demands(node, nodes.table):
+        for demand in zones.demands_of_uncounted_pods(node, nodes.table):
             used = zones.request_vector(demand.total)
             free[position] = np.where(free[position] == ABSENT, ABSENT, np.maximum(free[position] - used, 0))
     return free
 
 
 def _node_scores(
-    strategy: ZoneScoringStrategy,
+    strategy: ZoneScoringStrategyType,
     weights: Mapping[str, int],
     requests: Requests,
     zones: ZoneTable,
@@ -107,14 +107,16 @@ def _node_scores(
     amounts = {name: _whole(name, np.asarray(requests[name])) for name in counted}
     capacity = {name: _whole(name, np.maximum(free[:, :, zones.columns[name]], 0)) for name in counted}
     aligned = {name: listed[:, zones.columns[name], np.newaxis] for name in counted}
-    if strategy is ZoneScoringStrategy.BALANCED_ALLOCATION:
+    if strategy is ZoneScoringStrategyType.BALANCED_ALLOCATION:
         scores = _balanced(amounts, capacity, aligned, free.shape[:2])
     else:
         total, weight = np.zeros(free.shape[:2], np.int64), np.zeros(free.shape[:2], np.int64)
         for name in counted:
             offered = np.maximum(capacity[name], 1)
             part = (
-                amounts[name] if strategy is ZoneScoringStrategy.MOST_ALLOCATED else offered - amounts[name]
+                amounts[name]
+                if strategy is ZoneScoringStrategyType.MOST_ALLOCATED
+                else offered - amounts[name]
             )
             fits = capacity[name] >= amounts[name]
             total += np.where(fits & aligned[name], part * MAX_SCORE // offered, 0) * weights.get(name, 1)
@@ -151,7 +153,7 @@ def _balanced(
     return np.where(fits, np.maximum(1 - variance, 0) * MAX_SCORE, 0).astype(np.int64)
 
 
-def zone_count_score(demand: AlignedDemand, zones: ZoneTable, topology: NumaNode, free: IntArray) -> int:
+def zone_count_score(demand: AlignedDemand, zones: ZoneTable, topology: NodeNumaZones, free: IntArray) -> int:
     """Return the score of a node: higher if the pod needs fewer NUMA zones, and if these zones are nearer.
 
     Args:
@@ -213,7 +215,7 @@ def _fewest_zones(amounts: IntArray, free: IntArray, costs: IntArray) -> tuple[l
     return None
 
 
-def _costs(topology: NumaNode) -> IntArray:
+def _costs(topology: NodeNumaZones) -> IntArray:
     """Return the distances [Z, Z] between the zones of a node, and of each zone to itself."""
     return np.array(
         [

@@ -54,7 +54,7 @@ class NumaZone:
 
 
 @dataclass(frozen=True, slots=True)
-class NumaNode:
+class NodeNumaZones:
     """The NUMA zones of a node and the settings of its Topology Manager, read from a NodeResourceTopology.
 
     Args:
@@ -72,7 +72,7 @@ class NumaNode:
         return frozenset(name for zone in self.zones for name in zone.available)
 
 
-def read_numa_node(topology: NodeResourceTopology) -> NumaNode:
+def read_node_numa_zones(topology: NodeResourceTopology) -> NodeNumaZones:
     """Return the NUMA zones that a NodeResourceTopology lists, and the policy and scope of the Topology Manager.
 
     Zones of a type other than `Node`, and zones without a valid number, are ignored.
@@ -88,7 +88,7 @@ def read_numa_node(topology: NodeResourceTopology) -> NumaNode:
         for zone in topology.zones
         if zone.type == _ZONE_TYPE and (number := _zone_number(zone.name)) is not None
     }
-    return NumaNode(policy == _SINGLE, scope == _POD, tuple(zones[number] for number in sorted(zones)))
+    return NodeNumaZones(policy == _SINGLE, scope == _POD, tuple(zones[number] for number in sorted(zones)))
 
 
 def _zone(number: int, zone: TopologyZone) -> NumaZone:
@@ -118,7 +118,7 @@ class ZoneTable:
     """
 
     columns: Mapping[str, int]
-    nodes: list[NumaNode | None]
+    nodes: list[NodeNumaZones | None]
     available: IntArray
     single_zone: BoolArray = field(init=False)
     """[N] nodes with the policy `single-numa-node`."""
@@ -140,20 +140,20 @@ class ZoneTable:
         self.has_topology = np.array([node is not None for node in self.nodes], np.bool_)
         self.listed = (self.available != ABSENT).any(axis=1)
 
-    def _write_amounts(self, index: int, node: NumaNode | None) -> None:
+    def _write_amounts(self, index: int, node: NodeNumaZones | None) -> None:
         for position, zone in enumerate(node.zones if node is not None else ()):
             for name, amount in zone.available.items():
                 self.available[index, position, self.columns[name]] = amount
 
     @classmethod
-    def from_nodes(cls, nodes: list[NumaNode | None]) -> Self:
+    def from_nodes(cls, nodes: list[NodeNumaZones | None]) -> Self:
         """Create the `ZoneTable` of the given nodes, with the smallest arrays that can hold their zones."""
         names = sorted({name for node in nodes if node is not None for name in node.listed_resources()})
         columns = {name: column for column, name in enumerate(names)}
         widest = max((len(node.zones) for node in nodes if node is not None), default=0)
         return cls(columns, nodes, np.full((len(nodes), max(1, widest), len(names)), ABSENT, np.int64))
 
-    def has_room_for_zones_of(self, node: NumaNode | None) -> bool:
+    def can_store_zones_of(self, node: NodeNumaZones | None) -> bool:
         """Return whether the arrays are large enough for all zones and resources of a node."""
         return node is None or (
             len(node.zones) <= self.available.shape[1] and self.columns.keys() >= node.listed_resources()
@@ -165,7 +165,7 @@ class ZoneTable:
         widest = max((len(node.zones) for node in self.nodes if node is not None), default=0)
         return max(1, widest) == self.available.shape[1] and bool(self.listed.any(axis=0).all())
 
-    def replace_node(self, index: int, node: NumaNode | None) -> None:
+    def replace_zones_of_node(self, index: int, node: NodeNumaZones | None) -> None:
         """Store the zones that the NodeResourceTopology of a node lists; the arrays must be large enough for them."""
         self.nodes[index] = node
         self.available[index] = ABSENT
@@ -185,7 +185,7 @@ class ZoneTable:
             entry = self._demands[id(pod.spec)] = (pod.spec, aligned_demand(pod))
         return entry[1]
 
-    def uncounted_demands(self, node: int, table: NodeTable) -> tuple[AlignedDemand, ...]:
+    def demands_of_uncounted_pods(self, node: int, table: NodeTable) -> tuple[AlignedDemand, ...]:
         """Return the aligned demands of a node's pods that are not Running yet.
 
         The available amounts in the NodeResourceTopology of the node do not include the usage of these pods yet.
@@ -229,7 +229,7 @@ class _ZoneReader:
     """Reads the NUMA zones of all nodes once, and then those of nodes with a changed NodeResourceTopology."""
 
     def __init__(self) -> None:
-        self._read: dict[str, tuple[NodeResourceTopology, NumaNode]] = {}
+        self._read: dict[str, tuple[NodeResourceTopology, NodeNumaZones]] = {}
         """Name of the node → its object, and what it states."""
         self._topologies: Sequence[NodeResourceTopology] = ()
         self._names: Sequence[str] = ()
@@ -253,20 +253,20 @@ class _ZoneReader:
         for topology in topologies:
             numa_entry = before.pop(topology.name, None)
             if numa_entry is None or numa_entry[0] is not topology:
-                numa_entry = topology, read_numa_node(topology)
+                numa_entry = topology, read_node_numa_zones(topology)
                 changed_names.append(topology.name)
             self._read[topology.name] = numa_entry
         return [*changed_names, *before]
 
-    def _find_numa_node(self, name: str) -> NumaNode | None:
+    def _find_numa_node(self, name: str) -> NodeNumaZones | None:
         numa_entry = self._read.get(name)
         return None if numa_entry is None else numa_entry[1]
 
     def _amend(self, zones: ZoneTable, names: Sequence[str], table: NodeTable) -> bool:
         """Update the zones of some nodes; return False if the arrays need another size."""
         changed = {table.index[name]: self._find_numa_node(name) for name in names if name in table.index}
-        if not all(zones.has_room_for_zones_of(node) for node in changed.values()):
+        if not all(zones.can_store_zones_of(node) for node in changed.values()):
             return False
         for index, node in changed.items():
-            zones.replace_node(index, node)
+            zones.replace_zones_of_node(index, node)
         return zones.has_minimal_size

@@ -105,7 +105,7 @@ class SpreadConstraint:
     honor_taints: bool
 
 
-def constraints_of(
+def spread_constraints_with_action(
     pod: Pod, action: str, defaults: tuple[TopologySpreadConstraint, ...], table: NodeTable
 ) -> tuple[SpreadConstraint, ...]:
     """Return the topology spread constraints of a pod that have the given `whenUnsatisfiable`.
@@ -126,7 +126,9 @@ def constraints_of(
     if not selectors:
         return ()
     selection = PodSelector(selectors, frozenset({pod.namespace}))
-    return () if selection.matches_any_labels else tuple(_constraint(one, selection) for one in defaults)
+    return (
+        () if selection.selects_whole_namespaces else tuple(_constraint(one, selection) for one in defaults)
+    )
 
 
 def _constraint(raw: TopologySpreadConstraint, selection: PodSelector) -> SpreadConstraint:

@@ -11,7 +11,7 @@ from batchsched.framework.constrain import sum_by_domain
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.plugin_support.node_selection import (
     REFUSING_EFFECTS,
-    nodes_matching_pod,
+    mask_nodes_selected_by_pod,
     untolerated_taint_counts,
 )
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
@@ -23,7 +23,7 @@ NO_DOMAIN = 2**31 - 1
 
 
 @dataclass(slots=True, eq=False)
-class SpreadCounts:
+class HardSpreadConstraintCounts:
     """A DoNotSchedule spread constraint of one pod class, with the numbers of matching pods by domain.
 
     There are D domains and N nodes.
@@ -60,7 +60,7 @@ class SpreadCounts:
             self.counts[self.codes[node]] += by
             self._lowest = None
 
-    def clone(self) -> "SpreadCounts":
+    def clone(self) -> "HardSpreadConstraintCounts":
         """Return an independent copy of the spread constraint's pod counts."""
         return replace(self, counts=self.counts.copy())
 
@@ -72,7 +72,7 @@ def nodes_included_by_policies(table: NodeTable, pod: Pod, constraint: SpreadCon
     """
     mask = np.ones(len(table.nodes), np.bool_)
     if constraint.honor_affinity:
-        mask &= nodes_matching_pod(table, pod)
+        mask &= mask_nodes_selected_by_pod(table, pod)
     if constraint.honor_taints:
         mask &= untolerated_taint_counts(table, pod.tolerations, REFUSING_EFFECTS) == 0
     return mask
@@ -89,21 +89,21 @@ def nodes_with_topology_keys(table: NodeTable, constraints: tuple[SpreadConstrai
     return mask
 
 
-def matching_pod_counts(table: NodeTable, constraint: SpreadConstraint) -> IntArray:
+def matching_pod_counts_by_node(table: NodeTable, constraint: SpreadConstraint) -> IntArray:
     """Return for each node [N] the number of pods that a spread constraint counts.
 
     Terminating pods do not count, and an empty selector counts no pods.
 
     Source: `countPodsMatchSelector` of kube-scheduler.
     """
-    if constraint.selection.matches_any_labels:
+    if constraint.selection.selects_whole_namespaces:
         return np.zeros(len(table.nodes), np.int64)
-    return table.pod_table.count_selected_by_node(constraint.selection, terminating=False)
+    return table.pod_table.count_pods_matching_selector_by_node(constraint.selection, terminating=False)
 
 
 def count_matching_pods_by_domain(
     table: NodeTable, pod: Pod, constraints: tuple[SpreadConstraint, ...]
-) -> tuple[SpreadCounts, ...]:
+) -> tuple[HardSpreadConstraintCounts, ...]:
     """Count the matching pods in each domain, for each DoNotSchedule spread constraint of a pod.
 
     Source: `calPreFilterState` of kube-scheduler.
@@ -116,10 +116,10 @@ def count_matching_pods_by_domain(
         seen = np.zeros(len(values), np.bool_)
         seen[codes[eligible]] = True
         counts = sum_by_domain(
-            codes, np.where(eligible, matching_pod_counts(table, constraint), 0), len(values)
+            codes, np.where(eligible, matching_pod_counts_by_node(table, constraint), 0), len(values)
         )
         itself = int(constraint.selection.matches_labels(pod.labels))
-        spreads.append(SpreadCounts(constraint, codes, eligible, seen, counts, itself))
+        spreads.append(HardSpreadConstraintCounts(constraint, codes, eligible, seen, counts, itself))
     return tuple(spreads)
 
 
@@ -176,7 +176,7 @@ def _preference(
     table: NodeTable, pod: Pod, constraint: SpreadConstraint, fitting: BoolArray, labelled: BoolArray
 ) -> ScheduleAnywayConstraint:
     codes, values = table.label_indexes_and_values(constraint.topology_key)
-    matching = matching_pod_counts(table, constraint)
+    matching = matching_pod_counts_by_node(table, constraint)
     if constraint.topology_key == HOSTNAME_LABEL:
         # For the host name only the pods on the node count, whatever the inclusion policies.
         size, counts = int(fitting.sum()), matching

@@ -35,7 +35,7 @@ from batchsched.framework.plugin_support.default_selectors import (
 )
 from batchsched.framework.plugin_support.node_selection import (
     REFUSING_EFFECTS,
-    selects_node,
+    is_node_selected_by_pod,
     untolerated_taints,
 )
 from batchsched.framework.pod_class import PodClass
@@ -55,12 +55,12 @@ from batchsched.plugins.pod_topology_spread.constraints import (
     HONOR,
     SCHEDULE_ANYWAY,
     PodTopologySpreadArgs,
-    constraints_of,
     label_selectors_of_constraint,
+    spread_constraints_with_action,
 )
 from batchsched.plugins.pod_topology_spread.counts import (
+    HardSpreadConstraintCounts,
     ScheduleAnywayConstraints,
-    SpreadCounts,
     compute_schedule_anyway_penalties,
     count_matching_pods_by_domain,
 )
@@ -69,7 +69,7 @@ from batchsched.plugins.pod_topology_spread.rows import spread_constraint_rows
 NOT_SPREAD: Final = "node(s) didn't match pod topology spread constraints"
 NO_LABEL: Final = "node(s) didn't match pod topology spread constraints (missing required label)"
 
-SPREADS: Final = StateKey[tuple[SpreadCounts, ...]]("PreFilterPodTopologySpread")
+SPREADS: Final = StateKey[tuple[HardSpreadConstraintCounts, ...]]("PreFilterPodTopologySpread")
 PREFERENCES: Final = StateKey[ScheduleAnywayConstraints]("PreScorePodTopologySpread")
 
 
@@ -133,7 +133,7 @@ class PodTopologySpread(
 
     @override
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
-        constraints = constraints_of(pod.pod, DO_NOT_SCHEDULE, self._required, nodes.table)
+        constraints = spread_constraints_with_action(pod.pod, DO_NOT_SCHEDULE, self._required, nodes.table)
         if not constraints:
             return LASTING_SKIP_FILTER
         state.write(SPREADS, count_matching_pods_by_domain(nodes.table, pod.pod, constraints))
@@ -170,7 +170,7 @@ class PodTopologySpread(
 
     @override
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
-        constraints = constraints_of(pod.pod, SCHEDULE_ANYWAY, self._preferred, nodes.table)
+        constraints = spread_constraints_with_action(pod.pod, SCHEDULE_ANYWAY, self._preferred, nodes.table)
         if not constraints:
             return LASTING_SKIP
         # With kube-scheduler's default constraints, nodes without a zone label still have a score by host name.
@@ -283,7 +283,7 @@ class SpreadHints:
         matches = []
         for constraint in self._constraints(pod):
             selection = PodSelector(label_selectors_of_constraint(constraint, pod.labels))
-            matches.append(not selection.matches_any_labels and selection.matches_labels(other.labels))
+            matches.append(not selection.selects_whole_namespaces and selection.matches_labels(other.labels))
         return tuple(matches)
 
     def _counted(self, pod: Pod, old: Pod | None, new: Pod | None) -> Hint:
@@ -310,7 +310,7 @@ class SpreadHints:
         constraints = self._constraints(pod)
         if any(one.topology_key not in node.labels for one in constraints):
             return None
-        selected = selects_node(pod, node)
+        selected = is_node_selected_by_pod(pod, node)
         open_ = not untolerated_taints(node.taints, pod.tolerations, REFUSING_EFFECTS)
         return tuple(
             (

@@ -22,16 +22,16 @@ from batchsched.framework.constrain import (
     exclusion_row,
     sum_by_domain,
 )
-from batchsched.framework.nodes.label_index import PodLabelIndex
+from batchsched.framework.nodes.label_index import LabelSetIndex
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
 from batchsched.plugins.pod_topology_spread.constraints import (
     DO_NOT_SCHEDULE,
     SpreadConstraint,
-    constraints_of,
+    spread_constraints_with_action,
 )
 from batchsched.plugins.pod_topology_spread.counts import (
-    matching_pod_counts,
+    matching_pod_counts_by_node,
     nodes_included_by_policies,
     nodes_with_topology_keys,
 )
@@ -86,7 +86,7 @@ class DomainCounts:
         impossible. A domain where no pod can be placed keeps its level.
         """
         closed = self.existing[self.seen & ~self.landable]
-        level = water_level(self.existing[self.seen & self.landable], pods)
+        level = reachable_minimum(self.existing[self.seen & self.landable], pods)
         return min(level, int(closed.min())) if len(closed) else level
 
     def required_global_minimum(self, pods: int, skew: int) -> int:
@@ -97,13 +97,13 @@ class DomainCounts:
         open_ = self.existing[self.seen & self.landable]
         if not len(open_):
             return UNLIMITED
-        level = water_level(open_, pods)
+        level = reachable_minimum(open_, pods)
         if int(np.maximum(0, level - open_).sum()) < pods:
             level += 1
         return level - skew
 
 
-def water_level(existing: IntArray, pods: int) -> int:
+def reachable_minimum(existing: IntArray, pods: int) -> int:
     """Return the largest number m such that `pods` new pods suffice to bring every domain to at least m pods.
 
     That is the largest level with Σ max(0, level - existing) ≤ pods; UNLIMITED without domains.
@@ -124,7 +124,7 @@ def spread_constraint_rows(
 ) -> Sequence[ConstraintRow]:
     """Return the solver's linear constraints for the DoNotSchedule spread constraints of the pending pods."""
     constrained = [
-        (candidate, constraints_of(candidate.pod_class.pod, DO_NOT_SCHEDULE, defaults, table))
+        (candidate, spread_constraints_with_action(candidate.pod_class.pod, DO_NOT_SCHEDULE, defaults, table))
         for candidate in batch.candidates
     ]
     rows = list(_unlabelled(batch, table, constrained))
@@ -157,7 +157,7 @@ def _families(
     table: NodeTable,
     constrained: Iterable[tuple[CandidatePods, tuple[SpreadConstraint, ...]]],
 ) -> Iterable[SharedSpreadConstraint]:
-    index = PodLabelIndex()
+    index = LabelSetIndex()
     for candidate in batch.candidates:
         index.add_label_set(candidate.pod_class.pod.namespace, candidate.pod_class.pod.labels)
     families: dict[Hashable, SharedSpreadConstraint] = {}
@@ -166,7 +166,7 @@ def _families(
         labelled = nodes_with_topology_keys(table, constraints) if constraints else None
         for constraint in constraints:
             # An empty selector counts no pod, so the skew never exceeds 1.
-            if constraint.selection.matches_any_labels or labelled is None:
+            if constraint.selection.selects_whole_namespaces or labelled is None:
                 continue
             eligible = labelled & nodes_included_by_policies(table, pod, constraint)
             itself = constraint.selection.matches_labels(pod.labels)
@@ -201,7 +201,7 @@ def _family_rows(
         return
     size = len(table.label_indexes_and_values(family.constraint.topology_key)[1])
     existing = sum_by_domain(
-        family.codes, np.where(inside, matching_pod_counts(table, family.constraint), 0), size
+        family.codes, np.where(inside, matching_pod_counts_by_node(table, family.constraint), 0), size
     )[:-1]
     seen, landable = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
     seen[family.codes[inside]] = True

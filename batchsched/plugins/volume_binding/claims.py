@@ -10,8 +10,8 @@ from batchsched.framework.plugin_support.volume_listers import (
     BIND_COMPLETED,
     WAIT_FOR_FIRST_CONSUMER,
     PodVolumeClaim,
-    VolumeLister,
-    not_owner_reason,
+    StorageObjects,
+    reason_pod_does_not_own_claim,
     volume_claim_storage_class,
     volume_claims_of_pod,
 )
@@ -40,7 +40,7 @@ class PodVolumeClaims:
     delayed: tuple[PersistentVolumeClaim, ...]
 
 
-def claims_of_pod(pod: Pod, storage: VolumeLister) -> PodVolumeClaims | None:
+def bound_and_delayed_volume_claims(pod: Pod, storage: StorageObjects) -> PodVolumeClaims | None:
     """Return the PersistentVolumeClaims of a pod, None if it has none.
 
     Raises:
@@ -65,7 +65,7 @@ def claims_of_pod(pod: Pod, storage: VolumeLister) -> PodVolumeClaims | None:
     return PodVolumeClaims(tuple(bound), tuple(delayed))
 
 
-def _usable(use: PodVolumeClaim, pod: Pod, storage: VolumeLister) -> PersistentVolumeClaim:
+def _usable(use: PodVolumeClaim, pod: Pod, storage: StorageObjects) -> PersistentVolumeClaim:
     claim = storage.claims.get(f"{pod.namespace}/{use.name}")
     if claim is None:
         if use.ephemeral:
@@ -80,13 +80,13 @@ def _usable(use: PodVolumeClaim, pod: Pod, storage: VolumeLister) -> PersistentV
         )
     if claim.metadata.deletion_timestamp is not None:
         raise VolumeClaimRefused(f'persistentvolumeclaim "{use.name}" is being deleted')
-    stranger = not_owner_reason(pod, claim) if use.ephemeral else None
+    stranger = reason_pod_does_not_own_claim(pod, claim) if use.ephemeral else None
     if stranger is not None:
         raise VolumeClaimRefused(stranger)
     return claim
 
 
-def _waits(claim: PersistentVolumeClaim, storage: VolumeLister) -> bool:
+def _waits(claim: PersistentVolumeClaim, storage: StorageObjects) -> bool:
     storage_class = storage.classes.get(volume_claim_storage_class(claim))
     if storage_class is None:
         return False

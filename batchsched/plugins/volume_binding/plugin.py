@@ -34,8 +34,8 @@ from batchsched.framework.interface import (
     SelectiveReservePlugin,
     SignaturePlugin,
 )
-from batchsched.framework.nodes.assumed_volumes import ReservedPodVolumes
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
+from batchsched.framework.nodes.reserved_volumes import ReservedPodVolumes
 from batchsched.framework.plugin_support.csi_migration import migrated_plugins
 from batchsched.framework.plugin_support.scores import (
     UtilizationShapePoint,
@@ -44,9 +44,9 @@ from batchsched.framework.plugin_support.scores import (
 )
 from batchsched.framework.plugin_support.volume_listers import (
     claim_ref_allows_pod,
+    signature_of_pod_volume_claims,
     storage_objects,
     uses_volume_claim,
-    volume_claim_signature,
 )
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import (
@@ -62,9 +62,14 @@ from batchsched.framework.status import (
     Verdict,
 )
 from batchsched.framework.traits import PlacementEffect, PluginTraits
-from batchsched.plugins.volume_binding.claims import NAME, PodVolumeClaims, VolumeClaimRefused, claims_of_pod
+from batchsched.plugins.volume_binding.claims import (
+    NAME,
+    PodVolumeClaims,
+    VolumeClaimRefused,
+    bound_and_delayed_volume_claims,
+)
 from batchsched.plugins.volume_binding.search import VolumeSearchResult, capacity_scores, find_pod_volumes
-from batchsched.ports.cluster import SelectedNode, persistent_volume_binding_of
+from batchsched.ports.cluster import VolumeClaimSelectedNode, persistent_volume_binding_of
 
 CLAIMS: Final = StateKey[PodVolumeClaims]("VolumeBinding/claims")
 
@@ -124,12 +129,12 @@ class VolumeBinding(
 
     @override
     def signature(self, pod: Pod) -> Hashable:
-        return volume_claim_signature(pod)
+        return signature_of_pod_volume_claims(pod)
 
     @override
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
         try:
-            claims = claims_of_pod(pod.pod, storage_objects(nodes.table))
+            claims = bound_and_delayed_volume_claims(pod.pod, storage_objects(nodes.table))
         except VolumeClaimRefused as refused:
             return PreFilterAnswer(Status(Code.UNRESOLVABLE, (str(refused),)))
         if claims is None:
@@ -146,7 +151,7 @@ class VolumeBinding(
         self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray
     ) -> bool:
         try:
-            claims = claims_of_pod(pod.pod, storage_objects(table))
+            claims = bound_and_delayed_volume_claims(pod.pod, storage_objects(table))
         except VolumeClaimRefused:
             return not counts.any()
         if claims is None:
@@ -180,7 +185,7 @@ class VolumeBinding(
     async def prebind(self, pod: Pod, node: str, cycle: BindingHandle) -> Status:
         storage = storage_objects(cycle.node_table)
         try:
-            claims = claims_of_pod(pod, storage)
+            claims = bound_and_delayed_volume_claims(pod, storage)
         except VolumeClaimRefused as refused:
             return Status(Code.UNRESOLVABLE, (str(refused),))
         if claims is None or not claims.delayed:
@@ -193,7 +198,7 @@ class VolumeBinding(
         selections = []
         for claim, where in reservation.claims:
             namespace, _, name = claim.partition("/")
-            selections.append(SelectedNode(namespace, name, where))
+            selections.append(VolumeClaimSelectedNode(namespace, name, where))
             await cycle.binder.write_selected_node(selections[-1])
         claim_keys = [claim.key for claim in claims.delayed]
         seconds = float(self.args.bind_timeout_seconds)
@@ -206,7 +211,7 @@ class VolumeBinding(
     @override
     def reserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> Status:
         try:
-            claims = claims_of_pod(pod, storage_objects(nodes))
+            claims = bound_and_delayed_volume_claims(pod, storage_objects(nodes))
         except VolumeClaimRefused as refused:
             return Status(Code.UNRESOLVABLE, (str(refused),))
         if claims is None or not claims.delayed:

@@ -26,9 +26,9 @@ from batchsched.api.core.volume import (
 from batchsched.errors import PluginError
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.plugin_support.csi_migration import (
-    csi_node_affinity,
-    migrated_kind,
     migrated_plugins,
+    migrated_volume_kind,
+    translate_node_affinity_to_csi,
     volume_handle,
 )
 from batchsched.framework.plugin_support.node_selection import nodes_matching_selector
@@ -123,7 +123,7 @@ def _reachable_bound(volume: PersistentVolume, nodes: Nodes, rows: BoolArray) ->
       PluginError: a node among those `rows` about migrated the plugin, and the volume cannot be translated.
     """
     reachable = _reachable(volume, nodes)
-    kind = migrated_kind(volume.spec)
+    kind = migrated_volume_kind(volume.spec)
     if kind is None:
         return reachable
     csi_nodes = storage_objects(nodes.table).csi_nodes
@@ -135,7 +135,7 @@ def _reachable_bound(volume: PersistentVolume, nodes: Nodes, rows: BoolArray) ->
             return reachable
         raise PluginError("VolumeBinding", "Filter", f"could not translate pv {volume.metadata.name}")
     nodes_matching_selector: BoolArray = np.where(
-        migrated, _selected(csi_node_affinity(volume, kind), nodes), reachable
+        migrated, _selected(translate_node_affinity_to_csi(volume, kind), nodes), reachable
     )
     return nodes_matching_selector
 
@@ -274,15 +274,15 @@ def _has_room(claim: PersistentVolumeClaim, chosen: StorageClass, nodes: Nodes) 
 
     Source: `hasEnoughCapacity` of kube-scheduler's plugins/volumebinding.
     """
-    size = size_if_capacity_tracked(claim, chosen, nodes)
+    size = requested_bytes_if_capacity_is_reported(claim, chosen, nodes)
     if size is None:
         return np.ones(len(nodes), np.bool_)
 
-    room: BoolArray = reported_capacity(chosen.metadata.name, size, nodes) != NO_ROOM
+    room: BoolArray = reported_free_storage_by_node(chosen.metadata.name, size, nodes) != NO_ROOM
     return room
 
 
-def reported_capacity(storage_class: str, size: int, nodes: Nodes) -> IntArray:
+def reported_free_storage_by_node(storage_class: str, size: int, nodes: Nodes) -> IntArray:
     """Return for each node [n] the free bytes that a CSIStorageCapacity reports, if a new volume would fit.
 
     The new volume has `size` bytes. The value is `NO_ROOM` for a node without a CSIStorageCapacity of the StorageClass
@@ -309,7 +309,9 @@ def reported_capacity(storage_class: str, size: int, nodes: Nodes) -> IntArray:
     return room
 
 
-def size_if_capacity_tracked(claim: PersistentVolumeClaim, chosen: StorageClass, nodes: Nodes) -> int | None:
+def requested_bytes_if_capacity_is_reported(
+    claim: PersistentVolumeClaim, chosen: StorageClass, nodes: Nodes
+) -> int | None:
     """Return the requested bytes of a claim, or None if its CSI driver does not report storage capacity.
 
     The result is also None if the claim requests no storage.
@@ -419,10 +421,10 @@ def _dynamic(result: VolumeSearchResult, nodes: Nodes) -> dict[str, StorageClass
     uses: dict[str, StorageClassUsage] = {}
     for claim, where in result.provisioned:
         chosen = storage_objects(nodes.table).classes[volume_claim_storage_class(claim)]
-        size = size_if_capacity_tracked(claim, chosen, nodes)
+        size = requested_bytes_if_capacity_is_reported(claim, chosen, nodes)
         if size is None:
             continue
-        room = reported_capacity(chosen.metadata.name, size, nodes)
+        room = reported_free_storage_by_node(chosen.metadata.name, size, nodes)
         nodes_with_room = where & (room != NO_ROOM)
         use = uses.setdefault(chosen.metadata.name, StorageClassUsage.empty(len(nodes)))
         use.counts |= nodes_with_room

@@ -13,7 +13,7 @@ from batchsched.queues.sharing.sibling_queues import (
     ReclaimRequest,
     SiblingQueues,
     dominant_shares,
-    nonzero_dominant_shares,
+    dominant_shares_with_unweighed_fallback,
     shares_per_weight,
 )
 
@@ -63,7 +63,7 @@ class DominantResourceShare(GuaranteePolicy):
         If nothing of a resource is lent, the capacity is used instead.
         """
         base = np.where(siblings.lendable > 0, siblings.lendable, siblings.capacity)
-        return nonzero_dominant_shares(demand, base, siblings.weighed)
+        return dominant_shares_with_unweighed_fallback(demand, base, siblings.weighed)
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:

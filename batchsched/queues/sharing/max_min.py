@@ -6,7 +6,7 @@ from typing_extensions import override
 from batchsched.queues.gang_order import FloatArray, IntArray
 from batchsched.queues.sharing.policy import FairSharePolicy, GuaranteePolicy
 from batchsched.queues.sharing.sibling_queues import SiblingQueues, capacity_shares
-from batchsched.queues.sharing.water_filling import fill_to_common_level, round_to_units
+from batchsched.queues.sharing.water_filling import divide_surplus_by_water_filling, round_to_units
 
 
 class MaxMin(FairSharePolicy):
@@ -58,7 +58,7 @@ def divide_each_resource_separately(
             if not len(members) or not remaining.any():
                 continue
             units = np.where(pace[members, resource] > 0, pace[members, resource], 1.0)
-            real = fill_to_common_level(
+            real = divide_surplus_by_water_filling(
                 column_demand[members], remaining, units / column_demand[members, 0], start[members, resource]
             )
             parts[members, column] = round_to_units(real, column_demand[members], remaining, late[members])

@@ -38,10 +38,10 @@ from batchsched.queues.sharing.sibling_queues import (
     ReclaimRequest,
     SiblingQueues,
     dominant_shares,
-    nonzero_dominant_shares,
+    dominant_shares_with_unweighed_fallback,
     shares_per_weight,
 )
-from batchsched.queues.sharing.water_filling import fill_to_common_level, round_to_units
+from batchsched.queues.sharing.water_filling import divide_surplus_by_water_filling, round_to_units
 
 _LEAST = 1e-15
 
@@ -117,7 +117,7 @@ class FairSharePolicy:
         for part, weight in _by_weight(siblings.weight):
             remaining = np.maximum(0, surplus - parts.sum(axis=0))
             pace = weight[part] / np.maximum(size[part], _LEAST)
-            real = fill_to_common_level(demand[part], remaining, pace, start[part])
+            real = divide_surplus_by_water_filling(demand[part], remaining, pace, start[part])
             parts[part] = round_to_units(real, demand[part], remaining, self.rounding_rank(siblings)[part])
         return parts
 
@@ -150,7 +150,7 @@ class FairSharePolicy:
 
         Subclasses may compute another number.
         """
-        return nonzero_dominant_shares(demand, siblings.capacity, siblings.weighed)
+        return dominant_shares_with_unweighed_fallback(demand, siblings.capacity, siblings.weighed)
 
     def initial_fill_levels(self, siblings: SiblingQueues) -> FloatArray:
         """Return the water-filling level [S] at which each sibling queue begins to receive surplus; here 0 for all."""

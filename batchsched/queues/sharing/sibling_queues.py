@@ -72,7 +72,7 @@ class SiblingQueues:
         """Return the arrays of only the sibling queues with these indexes."""
         return self._with_rows(indexes, tuple(self.names[index] for index in indexes.tolist()))
 
-    def repeat_sibling(self, index: int, usage: IntArray, head: FloatArray) -> "SiblingQueues":
+    def copies_of_sibling(self, index: int, usage: IntArray, head: FloatArray) -> "SiblingQueues":
         """Return N copies of a sibling queue, each with its own usage [N, R] and next-gang position [N].
 
         All other values of the copies are equal.
@@ -141,7 +141,9 @@ def dominant_shares(amounts: IntArray | FloatArray, capacity: IntArray, weighed:
     return share
 
 
-def nonzero_dominant_shares(amounts: IntArray, capacity: IntArray, weighed: BoolArray) -> FloatArray:
+def dominant_shares_with_unweighed_fallback(
+    amounts: IntArray, capacity: IntArray, weighed: BoolArray
+) -> FloatArray:
     """Return dominant shares [S], computed so that each queue with an amount above 0 has a share above 0.
 
     If a queue has amounts only of resources that are not in `weighed`, its share is computed over all resources.

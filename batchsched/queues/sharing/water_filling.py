@@ -12,7 +12,7 @@ from batchsched.queues.sharing.sibling_queues import BoolArray
 _SATED = 1.0 - 1e-12
 
 
-def fill_to_common_level(
+def divide_surplus_by_water_filling(
     demand: IntArray, surplus: IntArray, pace: FloatArray, start: FloatArray
 ) -> FloatArray:
     """Divide a surplus by water-filling: the parts of all sibling queues grow together, up to their demand.

@@ -18,14 +18,14 @@ from batchsched.session.explanation.gangs_ahead import (
     order_positions_by_gang,
 )
 from batchsched.session.explanation.job_options import gang_change_options
-from batchsched.session.explanation.node_options import node_change_options
+from batchsched.session.explanation.node_options import node_addition_options
 from batchsched.session.explanation.options import ChangeOption
 from batchsched.session.explanation.queue_options import TotalPodRequests, queue_limit_options
 from batchsched.session.explanation.search import ChangeSearch
 from batchsched.session.explanation.sentences import (
-    ExceededLimit,
+    NeverStartableExplanation,
     changes_sentence,
-    find_limit_exceeded_in_empty_cluster,
+    explain_why_gang_can_never_start,
     format_names,
     preceding_gangs_clause,
     raised_resource_and_amount,
@@ -38,7 +38,7 @@ from batchsched.session.explanation.verification import (
     decide_assignments,
     estimate_decision_work,
     explanation_budget_of_session,
-    first_attempt_budget,
+    first_attempt_work_limit,
     require_budget,
     snapshot_with_only_pods,
 )
@@ -87,7 +87,7 @@ def explain_refusals(
     explained: dict[str, Refusal] = {}
 
     def explain_within_first_budget(refusal: Refusal, budget: ExplanationBudget) -> Refusal:
-        with budget.limited_to(first_attempt_budget(decided, budget)):
+        with budget.limited_to(first_attempt_work_limit(decided, budget)):
             return verifier.explain_refusal(refusal, budget)
 
     def explain_further(refusal: Refusal, budget: ExplanationBudget) -> Refusal:
@@ -132,7 +132,7 @@ class _Examination:
     refusal: Refusal
     verifier: PlacementVerifier | None = None
     emptied: GangView | None = None
-    exceeded: ExceededLimit | None = None
+    exceeded: NeverStartableExplanation | None = None
 
 
 class RefusalVerifier:
@@ -225,10 +225,12 @@ class RefusalVerifier:
             )
         exceeded = None
         if not startable and refusal.reason in EXCEEDING_REASONS:
-            exceeded = find_limit_exceeded_in_empty_cluster(emptied)
+            exceeded = explain_why_gang_can_never_start(emptied)
             if exceeded is None and refusal.reason == "QueueLimit":
                 # Other gangs use the queue, and would not be in the way if this one fitted on the nodes.
-                exceeded = ExceededLimit("QueueLimit", f"{NOT_THE_QUEUE}; in this session, {refusal.message}")
+                exceeded = NeverStartableExplanation(
+                    "QueueLimit", f"{NOT_THE_QUEUE}; in this session, {refusal.message}"
+                )
         alone = msgspec.structs.replace(
             refusal,
             reason=refusal.reason if exceeded is None else exceeded.reason,
@@ -281,7 +283,7 @@ class RefusalVerifier:
 
         def node_options_after(changes: Sequence[InputChange]) -> Sequence[ChangeOption]:
             return (
-                self._nodes_after(changes, key, verifier) if changes else node_change_options(view, emptied)
+                self._nodes_after(changes, key, verifier) if changes else node_addition_options(view, emptied)
             )
 
         self._pause()
@@ -326,7 +328,7 @@ class RefusalVerifier:
         emptied = snapshot_with_only_pods(changed, verifier.members)
         verifier.budget.spend(estimate_decision_work(after) + estimate_decision_work(emptied))
         empty = GangView.from_snapshot(emptied, decided.profile, decided.now, key, self._pause)
-        return node_change_options(full, empty) if full is not None and empty is not None else ()
+        return node_addition_options(full, empty) if full is not None and empty is not None else ()
 
 
 def _not_verified(refusal: Refusal) -> Refusal:
@@ -357,7 +359,7 @@ def _departure(decision: Decision, key: str, members: frozenset[str]) -> str:
 def _message(
     refusal: Refusal,
     startable: bool,
-    exceeded: ExceededLimit | None,
+    exceeded: NeverStartableExplanation | None,
     ahead: Sequence[PrecedingGang],
 ) -> str:
     if not startable:

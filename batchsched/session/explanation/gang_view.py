@@ -13,14 +13,14 @@ from batchsched.errors import PluginError
 from batchsched.framework.filter_result import FilterResult
 from batchsched.framework.plugin_support.node_selection import (
     REFUSING_EFFECTS,
-    nodes_with_labels,
+    mask_nodes_with_labels,
     untolerated_taint_counts,
 )
 from batchsched.framework.runtime.registry import standard_registry
 from batchsched.framework.status import BoolArray
 from batchsched.queues.tree import QueueLimit
 from batchsched.session.gangs.queue_limits import QueueLimits, compute_remaining_limits
-from batchsched.session.tables.gang import EqualPendingPods, PendingGang
+from batchsched.session.tables.gang import GangPart, PendingGang
 from batchsched.session.tables.session_tables import Pause, SessionTables, do_not_pause
 from batchsched.solver.problem import UNLIMITED
 
@@ -79,15 +79,15 @@ class GangView:
         return tuple({id(pod.spec): pod for pod in self.pending_pods}.values())
 
     @cached_property
-    def selected_nodes(self) -> BoolArray:
+    def node_selector_mask(self) -> BoolArray:
         """A mask [D, N] of `distinct_pods` and nodes: True where the pod's nodeSelector selects the node."""
         table = self.tables.node_table
         return np.array(
-            [nodes_with_labels(table, pod.spec.node_selector or {}) for pod in self.distinct_pods]
+            [mask_nodes_with_labels(table, pod.spec.node_selector or {}) for pod in self.distinct_pods]
         )
 
     @cached_property
-    def tolerated_nodes(self) -> BoolArray:
+    def toleration_mask(self) -> BoolArray:
         """A mask [D, N] of `distinct_pods` and nodes: True where the pod tolerates the taints of the node."""
         table, pods = self.tables.node_table, self.distinct_pods
         return np.array(
@@ -99,7 +99,7 @@ class GangView:
         """The results of the Filter plugins by gang part (equal pods); None for a part if a plugin failed."""
         return tuple(self._filter_result(part) for part in self.gang.parts)
 
-    def _filter_result(self, part: EqualPendingPods) -> FilterResult | None:
+    def _filter_result(self, part: GangPart) -> FilterResult | None:
         try:
             return self.tables.pipeline.find_nodes_that_pass_filters(part.pod_class, self.tables.node_table)
         except PluginError:
@@ -122,7 +122,7 @@ class GangView:
         return self._find_level(topology.name, topology.required) if topology is not None else None
 
     @cached_property
-    def required_levels(self) -> tuple[TopologyLevel, ...]:
+    def required_levels_with_subgroups(self) -> tuple[TopologyLevel, ...]:
         """The topology levels that the gang or its subGroups require, without levels that do not exist."""
         group = self.gang.members.group
         if group is None:
@@ -146,7 +146,7 @@ class GangView:
         return compute_remaining_limits(self.tables, self.scheduler_name)
 
     @cached_property
-    def queue_limit_indexes(self) -> list[int]:
+    def restricting_limit_indexes(self) -> list[int]:
         """The indexes of the queue limits that restrict the gang."""
         if self.gang.queue not in self.tables.queues:
             return []
@@ -163,7 +163,7 @@ class GangView:
             if amount > 0 and resource != "pods"
         }
 
-    def remaining_amount(self, row: int, resource: str) -> int | None:
+    def remaining_amount_of_limit(self, row: int, resource: str) -> int | None:
         """Return how much of a resource a limit still allows: None if unlimited, negative if the limit is exceeded."""
         column = self.tables.node_table.column.get(resource)
         if column is None:
@@ -171,6 +171,6 @@ class GangView:
         amount = int(self.queue_limits.remaining[row, column])
         return None if amount >= UNLIMITED else amount
 
-    def limit_name(self, limit: QueueLimit) -> str:
+    def limit_description(self, limit: QueueLimit) -> str:
         """Return the name of a queue limit for messages, such as `queue team-a for user alice`."""
         return f"queue {limit.name} for user {limit.user}" if limit.user else f"queue {limit.name}"

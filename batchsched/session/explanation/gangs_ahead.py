@@ -14,13 +14,13 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.framework.status import BoolArray
 from batchsched.session.explanation.gang_view import GangView
-from batchsched.session.explanation.protected_gangs import find_protection
+from batchsched.session.explanation.protected_gangs import find_protecting_rule
 from batchsched.session.queue_report import report_pending_gangs
 from batchsched.session.tables.gang import EntitlementClass
 from batchsched.session.tables.session_tables import Pause, do_not_pause
 
 MAX_AHEAD: Final = 10
-SHARE_RANKS: Final = {entitled.share_name: int(entitled) for entitled in EntitlementClass}
+SHARE_RANKS: Final = {entitled.name_in_decision: int(entitled) for entitled in EntitlementClass}
 SHARE_RIGHTS: Final = {"guarantee": "Guarantee", "fair": "FairShare"}
 
 
@@ -88,7 +88,7 @@ def find_preceding_gangs(
         was_started = any(pod.key in placed for pod in pods_by_gang[identity])
         right = _right(view, identity, turns, profile.selection) if was_started else "Running"
         if held[identity] > 0 and right:
-            protection = "" if was_started else find_protection(view, identity, share, profile, now)
+            protection = "" if was_started else find_protecting_rule(view, identity, share, profile, now)
             ahead.append(PrecedingGang(pod_group=gang_key(identity), because=right, protection=protection))
     return tuple(ahead)
 
@@ -102,7 +102,7 @@ def _pods_in_the_way(view: GangView, *, above_limit: bool) -> dict[str, list[Pod
         it selects and tolerates.
     """
     queues = _queues_inside_limits(view) if above_limit else set()
-    selectable_nodes: BoolArray = np.logical_or.reduce(view.selected_nodes & view.tolerated_nodes)
+    selectable_nodes: BoolArray = np.logical_or.reduce(view.node_selector_mask & view.toleration_mask)
     pods_by_gang = {
         identity: [
             pod
@@ -120,7 +120,7 @@ def _queues_inside_limits(view: GangView) -> set[str]:
     tables = view.tables
     exceeded = {
         view.queue_limits.limits[row].name
-        for row in view.queue_limit_indexes
+        for row in view.restricting_limit_indexes
         if (view.queue_limits.remaining[row] < view.gang.needs).any()
         or view.queue_limits.remaining_gangs[row] < 1
     }

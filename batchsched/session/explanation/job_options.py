@@ -62,7 +62,7 @@ def _tolerations(view: GangView) -> Iterator[ChangeOption]:
     """
     sets: Counter[tuple[Taint, ...]] = Counter()
     selected_sets: set[tuple[Taint, ...]] = set()
-    selected = set(np.flatnonzero(view.selected_nodes.any(axis=0)).tolist())
+    selected = set(np.flatnonzero(view.node_selector_mask.any(axis=0)).tolist())
     for index, node in enumerate(view.tables.node_table.nodes):
         refusing = {
             taint
@@ -207,11 +207,11 @@ def _level_options(
 
 def _sizes(view: GangView) -> Iterator[ChangeOption]:
     """Yield options to lower the requests that exceed the largest node with taints that the pods tolerate."""
-    for resource, step in request_decrease_per_step(view).items():
+    for resource, step in request_reduction_steps_by_resource(view).items():
         yield _size_option(view, resource, step)
 
 
-def request_decrease_per_step(view: GangView) -> dict[str, int]:
+def request_reduction_steps_by_resource(view: GangView) -> dict[str, int]:
     """Return, for each resource that no node has enough of, by how much each step lowers a pod's request.
 
     The result is empty for pods with several containers.
@@ -235,7 +235,7 @@ def _largest_request(view: GangView, resource: str) -> int:
 def _largest_node(view: GangView, resource: str) -> int:
     """Return the largest amount of a resource on a node with taints that the pods tolerate."""
     table = view.tables.node_table
-    tolerated = view.tolerated_nodes.any(axis=0)
+    tolerated = view.toleration_mask.any(axis=0)
     return int(table.allocatable[tolerated, table.column[resource]].max(initial=0))
 
 

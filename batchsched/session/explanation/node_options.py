@@ -15,7 +15,7 @@ from batchsched.session.explanation.options import MAX_ALTERNATIVES, ChangeOptio
 MAX_COPIES: Final = 4096
 
 
-def node_change_options(view: GangView, emptied: GangView) -> list[ChangeOption]:
+def node_addition_options(view: GangView, emptied: GangView) -> list[ChangeOption]:
     """Return options to add copies of existing nodes; nodes that accept most of the gang's pods come first.
 
     Args:
@@ -60,7 +60,7 @@ def _added_nodes(name: str, steps: int) -> tuple[InputChange, ...]:
 
 def _required_domains(view: GangView) -> list[tuple[str, ...]]:
     """Return for each node its domains at the levels that the gang and its subGroups require."""
-    keys = [level.node_label for level in view.required_levels]
+    keys = [level.node_label for level in view.required_levels_with_subgroups]
     return [tuple(node.labels.get(key, "") for key in keys) for node in view.tables.node_table.nodes]
 
 

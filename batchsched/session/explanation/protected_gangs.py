@@ -12,18 +12,18 @@ from batchsched.config.schema import Profile
 from batchsched.session.explanation.gang_view import GangView
 from batchsched.session.preemption.eligibility import (
     RECLAIMING_CLASSES,
-    is_too_critical,
+    is_too_critical_to_evict,
     list_non_preempting_priority_classes,
-    preemption_policy_allows_gang,
+    preemption_policy_lets_gang_preempt,
     reclaim_min_runtime_seconds,
 )
 from batchsched.session.preemption.protection import is_gang_protected, start_of_first_pod
-from batchsched.session.tables.gang import EntitlementClass, PodGroupState
+from batchsched.session.tables.gang import EntitlementClass, GangState
 
-_RECLAIMING_SHARES: Final = frozenset(entitled.share_name for entitled in RECLAIMING_CLASSES)
+_RECLAIMING_SHARES: Final = frozenset(entitled.name_in_decision for entitled in RECLAIMING_CLASSES)
 
 
-def find_protection(view: GangView, identity: str, share: str, profile: Profile, now: float) -> str:
+def find_protecting_rule(view: GangView, identity: str, share: str, profile: Profile, now: float) -> str:
     """Return the name of the rule that protects a running gang from eviction for a refused gang; "" if none.
 
     It is a key of `PROTECTIONS` in `batchsched.api.decision`, such as `NotPreemptible`.
@@ -44,14 +44,16 @@ def find_protection(view: GangView, identity: str, share: str, profile: Profile,
     )
     if not may_evict_others or not _may_evict(view):
         return ""
-    if is_too_critical(tables.classes.priorities.highest_pod_priority(members.bound_pods), gang.priority):
+    if is_too_critical_to_evict(
+        tables.classes.priorities.highest_pod_priority(members.bound_pods), gang.priority
+    ):
         return "SystemCritical"
     if not is_in_queue:
         run_time = now - start_of_first_pod(members.bound_pods)
         if run_time < reclaim_min_runtime_seconds(tables.queues, members.queue):
             return "ReclaimMinRuntime"
     # A gang inside the guarantee of its queue may evict protected gangs of other queues.
-    if (is_in_queue or share != EntitlementClass.GUARANTEE.share_name) and is_gang_protected(
+    if (is_in_queue or share != EntitlementClass.GUARANTEE.name_in_decision) and is_gang_protected(
         members, tables.queues, now
     ):
         is_preemptible = members.group is None or members.group.spec.preemptible
@@ -63,12 +65,12 @@ def find_protection(view: GangView, identity: str, share: str, profile: Profile,
 def _may_evict(view: GangView) -> bool:
     """Return whether the refused gang may evict any pod."""
     tables = view.tables
-    return tables.pipeline.nominates_nodes and preemption_policy_allows_gang(
+    return tables.pipeline.nominates_nodes and preemption_policy_lets_gang_preempt(
         view.gang, list_non_preempting_priority_classes(tables.snapshot)
     )
 
 
-def _budget_forbids(snapshot: Snapshot, members: PodGroupState) -> bool:
+def _budget_forbids(snapshot: Snapshot, members: GangState) -> bool:
     """Return whether a PodDisruptionBudget allows fewer evictions than the smallest part of a gang needs."""
     is_elastic = members.group is not None and members.group.spec.disruption_mode == "Elastic"
     for budget in snapshot.pod_disruption_budgets:

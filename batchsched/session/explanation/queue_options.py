@@ -19,7 +19,7 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.queues.tree import QueueLimit
 from batchsched.session.explanation.changed_input import json_pointer, queue_reference
 from batchsched.session.explanation.gang_view import GangView
-from batchsched.session.explanation.job_options import request_decrease_per_step
+from batchsched.session.explanation.job_options import request_reduction_steps_by_resource
 from batchsched.session.explanation.options import ChangeOption
 
 _WHOLE_UNITS: Final = {"cpu": 1000, "memory": 2**30}
@@ -62,7 +62,7 @@ def queue_limit_options(view: GangView, requested: TotalPodRequests) -> list[Cha
     queues = {queue.name: queue for queue in snapshot.queues}
     chain = view.tables.queues.queue_and_ancestors(view.gang.queue)
     rows = sorted(
-        view.queue_limit_indexes,
+        view.restricting_limit_indexes,
         key=lambda row: (
             chain.index(name) if (name := view.queue_limits.limits[row].name) in chain else len(chain)
         ),
@@ -95,7 +95,7 @@ def _amount_options(
         ]
     )
     for resource, needed in view.minimum_requests.items():
-        remaining = view.remaining_amount(row, resource)
+        remaining = view.remaining_amount_of_limit(row, resource)
         if remaining is None:
             continue
         usage = limit.resources[resource] - remaining
@@ -146,7 +146,10 @@ def _common_unit(view: GangView, requested: TotalPodRequests, resource: str) -> 
 
     It divides a core or GiB: fair shares depend on limits, so that an amount between two usages may make a difference.
     """
-    unit, step = requested.common_unit_of_requests(resource), request_decrease_per_step(view).get(resource, 0)
+    unit, step = (
+        requested.common_unit_of_requests(resource),
+        request_reduction_steps_by_resource(view).get(resource, 0),
+    )
     return math.gcd(unit, step, _WHOLE_UNITS.get(resource, 0)) or 1
 
 
@@ -181,7 +184,7 @@ def _lending_options(
     """Yield options to lend more of a guarantee that a queue keeps for itself."""
     guarantee = parse_amounts(queue.spec.guarantee)
     for resource, lent in parse_amounts(queue.spec.lending_limit).items():
-        remaining = view.remaining_amount(row, resource)
+        remaining = view.remaining_amount_of_limit(row, resource)
         needed = view.minimum_requests.get(resource, 0)
         if remaining is None or not needed or lent >= guarantee.get(resource, 0):
             continue

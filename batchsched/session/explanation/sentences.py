@@ -9,7 +9,12 @@ import numpy as np
 
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import QUEUE_LABEL, Pod
-from batchsched.api.core.quantity import format_count, format_in_one_unit, format_quantity, parse_amount
+from batchsched.api.core.quantity import (
+    format_quantities_in_same_unit,
+    format_quantity,
+    parse_amount,
+    pluralize,
+)
 from batchsched.api.crd.base import parse_amounts
 from batchsched.api.crd.podgroup import DEFAULT_QUEUE, PodGroup
 from batchsched.api.decision import InputChange, PrecedingGang
@@ -37,14 +42,14 @@ def format_names(names: Sequence[str], *, complete: bool = True) -> str:
 # Why a gang can never start
 
 
-class ExceededLimit(NamedTuple):
+class NeverStartableExplanation(NamedTuple):
     """The sentence and reason code for a refused gang that exceeds a limit even in an empty cluster."""
 
     reason: str
     sentence: str
 
 
-def find_limit_exceeded_in_empty_cluster(view: GangView) -> ExceededLimit | None:
+def explain_why_gang_can_never_start(view: GangView) -> NeverStartableExplanation | None:
     """Return the first limit that a gang exceeds even in an empty cluster with unused queues; None if there is none.
 
     Args:
@@ -59,32 +64,34 @@ def find_limit_exceeded_in_empty_cluster(view: GangView) -> ExceededLimit | None
     ):
         sentence = describe(view)
         if sentence:
-            return ExceededLimit(reason, sentence)
+            return NeverStartableExplanation(reason, sentence)
     return None
 
 
 def _exceeded_queue_limit(view: GangView) -> str:
-    for row in view.queue_limit_indexes:
+    for row in view.restricting_limit_indexes:
         limit = view.queue_limits.limits[row]
         for resource, needed in view.minimum_requests.items():
-            remaining = view.remaining_amount(row, resource)
+            remaining = view.remaining_amount_of_limit(row, resource)
             if remaining is None or needed <= remaining:
                 continue
             if limit.kept:
-                amount, free = format_in_one_unit(resource, needed, max(0, remaining))
+                amount, free = format_quantities_in_same_unit(resource, needed, max(0, remaining))
                 return (
                     f"asks for {amount} {resource}, and {limit.name} lends so little of its guarantee that "
                     f"{free} {resource} are left for others"
                 )
-            amount, maximum = format_in_one_unit(resource, needed, remaining)
+            amount, maximum = format_quantities_in_same_unit(resource, needed, remaining)
             setting = limit.limiting_setting((resource,))
-            return f"asks for {amount} {resource}, the {setting} of {view.limit_name(limit)} is {maximum}"
+            return (
+                f"asks for {amount} {resource}, the {setting} of {view.limit_description(limit)} is {maximum}"
+            )
         if (
             limit.pod_groups is not None
             and view.queue_limits.remaining_gangs[row] < 1
             and view.gang.has_no_bound_pod
         ):
-            most = format_count(limit.pod_groups, "PodGroup", separator="")
+            most = pluralize(limit.pod_groups, "PodGroup", separator="")
             return f"queue {limit.name} may run {most} (maxRunningPodGroups)"
     return ""
 
@@ -98,7 +105,7 @@ def _too_large_pod(view: GangView) -> str:
             requested = int(part.pod_class.requests[column])
             largest = int(offered[:, column].max(initial=0))
             if resource != "pods" and requested > largest:
-                amount, maximum = format_in_one_unit(resource, requested, largest)
+                amount, maximum = format_quantities_in_same_unit(resource, requested, largest)
                 usable = "that it may use " if nodes.any() else ""
                 return f"a pod asks for {amount} {resource}, the largest node {usable}has {maximum}"
     return ""
@@ -180,9 +187,7 @@ def _too_small_domains(view: GangView) -> str:
         sizes = {len(found) for found in domains.values()}
         has = f"{name}s have {max(sizes)}" if len(sizes) == 1 else f"the largest has {max(sizes)}"
         return f"needs {-(-gang.need // rooms.pop())} nodes in one {name}, {has}"
-    return (
-        f"needs {format_count(gang.need, 'pod', separator='')} in one {name}, the largest has room for {most}"
-    )
+    return f"needs {pluralize(gang.need, 'pod', separator='')} in one {name}, the largest has room for {most}"
 
 
 def _too_little_in_sum(view: GangView) -> str:
@@ -190,12 +195,12 @@ def _too_little_in_sum(view: GangView) -> str:
     for resource, needed in view.minimum_requests.items():
         offered = int(table.allocatable[accepted][:, table.column[resource]].sum())
         if needed > offered:
-            amount, has = format_in_one_unit(resource, needed, offered)
+            amount, has = format_quantities_in_same_unit(resource, needed, offered)
             return f"asks for {amount} {resource}, the nodes that it may use have {has}"
     if len(view.gang.parts) == 1:
         room = int(view.gang.parts[0].count_fitting_pods(table.allocatable[accepted]).sum())
         if room < view.gang.need:
-            needed_pods = format_count(view.gang.need, "pod", separator="")
+            needed_pods = pluralize(view.gang.need, "pod", separator="")
             return f"the nodes that it may use have room for {room} of its {needed_pods}"
     return ""
 

@@ -115,7 +115,7 @@ def decide_assignments(
     return AssignmentDecision(decision.assignments, session.solver_work)
 
 
-def estimate_cluster_work(snapshot: Snapshot) -> float:
+def estimate_node_and_queue_work(snapshot: Snapshot) -> float:
     """Estimate the microseconds of a decision's work that depend only on the number of nodes and queues."""
     return WORK_PER_DECISION + WORK_PER_NODE * len(snapshot.nodes) + WORK_PER_QUEUE * len(snapshot.queues)
 
@@ -125,7 +125,7 @@ def estimate_decision_work(snapshot: Snapshot) -> float:
     pending = [pod for pod in snapshot.pods if not pod.node]
     work_per_gang = WORK_PER_PENDING_GANG + WORK_PER_GANG_AND_NODE * len(snapshot.nodes)
     return (
-        estimate_cluster_work(snapshot)
+        estimate_node_and_queue_work(snapshot)
         + WORK_PER_SPEC * len({id(pod.spec) for pod in snapshot.pods})
         + WORK_PER_BOUND_POD * (len(snapshot.pods) - len(pending))
         + WORK_PER_PENDING_POD * len(pending)
@@ -145,7 +145,7 @@ def explanation_budget_of_session(snapshot: Snapshot) -> ExplanationBudget:
     )
 
 
-def first_attempt_budget(decided: DecidedInput, budget: ExplanationBudget) -> float:
+def first_attempt_work_limit(decided: DecidedInput, budget: ExplanationBudget) -> float:
     """Return the computing work that each refusal may use in the first pass over all refusals of a session."""
     return max(MAX_SHARE_PER_GANG * budget.remaining, MIN_DECISIONS_PER_GANG * decided.estimated_work)
 
@@ -189,7 +189,7 @@ class PlacementVerifier:
         self.budget = budget
         self._decisions = 0
         self._answers: dict[tuple[str, bytes], bool] = {}
-        require_budget(budget, estimate_cluster_work(decided.snapshot))
+        require_budget(budget, estimate_node_and_queue_work(decided.snapshot))
         pods = decided.pods_by_gang.get(key, ())
         self.members = frozenset(pod.key for pod in pods)
         self._needs_others = any(map(_depends_on_pods, pods))

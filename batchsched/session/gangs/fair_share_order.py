@@ -30,7 +30,7 @@ _TURNS_AHEAD_GROWTH: Final = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SessionQueues:
+class QueueUsageAndEntitlements:
     """The usage, the entitlement and the sharing policy of each queue at the beginning of a session.
 
     Args:
@@ -52,7 +52,7 @@ class GangPositions:
       stranded: [G] True for partially bound gangs, which go first.
       default: the policy of the profile.
       now: seconds since 1970.
-      by_priority: compare priorities before the policy; see `compares_priorities`.
+      by_priority: compare priorities before the policy; see `orders_gangs_by_priority_first`.
     """
 
     def __init__(
@@ -154,12 +154,14 @@ class FairShareOrder:
     # Invariants between two calls of `__next__`: 0 <= _passed[row] <= len(_turns[row]); a child is in the heap of its
     # parent exactly if it has a turn that the parent has not used.
 
-    def __init__(self, standing: SessionQueues, gangs: Sequence[PendingGang], orders: GangPositions) -> None:
+    def __init__(
+        self, standing: QueueUsageAndEntitlements, gangs: Sequence[PendingGang], orders: GangPositions
+    ) -> None:
         shares = standing.shares
         self._entitled = standing.entitled
         self._policies = standing.policies
         self._parent = shares.parent.tolist()
-        self._spans = shares.child_ranges().tolist()
+        self._spans = shares.child_row_ranges().tolist()
         self._usage = shares.usage.copy()
         self._lines = _lines(shares, standing.policies, gangs, orders)
         self._turns: list[list[_Turn]] = [[] for _ in self._lines]
@@ -311,7 +313,7 @@ class FairShareOrder:
         if self._policies[parent].strict:
             return [(one, (head,)) for one, head in zip(stage, heads, strict=True)]
         position = row - self._spans[parent][0]
-        siblings = self._siblings[parent].repeat_sibling(position, before, np.array(heads))
+        siblings = self._siblings[parent].copies_of_sibling(position, before, np.array(heads))
         policy = self._policies[parent]
         checked = checked_policy_keys(policy, policy.key(siblings, minimum), len(heads), several=True)
         keys = checked.reshape(len(heads), -1).tolist()

@@ -22,9 +22,9 @@ from batchsched.framework.interface import QueueSortPlugin
 from batchsched.framework.runtime import result_validation as answers
 from batchsched.framework.runtime.plugin_call import call_plugin
 from batchsched.framework.status import SUCCESS, Status
-from batchsched.session.tables.gang import EqualPendingPods, PendingGang, PodGroupState
+from batchsched.session.tables.gang import GangPart, GangState, PendingGang
 from batchsched.session.tables.session_tables import SessionTables
-from batchsched.session.tables.topology_levels import TopologyLevels, UnknownLevel
+from batchsched.session.tables.topology_levels import TopologyLevels, UnknownLevelError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,7 +51,7 @@ class GangEligibilityCheck:
         """
         return cls(tables, TopologyLevels(tables.snapshot, tables.node_table))
 
-    def eligible_gang_or_refusal(self, members: PodGroupState) -> PendingGang | Refusal:
+    def eligible_gang_or_refusal(self, members: GangState) -> PendingGang | Refusal:
         """Return the gang with its ungated pods in QueueSort order, or a refusal if it is not eligible."""
         cached = members.cache.gang_eligibility
         if cached is not None and cached[0] is self.mark and cached[1] is members.cache.pending:
@@ -64,7 +64,7 @@ class GangEligibilityCheck:
         members.cache.gang_eligibility = (self.mark, gang, answer)
         return answer
 
-    def _references(self, members: PodGroupState) -> Refusal | None:
+    def _references(self, members: GangState) -> Refusal | None:
         key = members.key
         if members.group is None and not members.is_single_pod:
             aside, remedy = self._absence(f"PodGroup {key}")
@@ -88,7 +88,7 @@ class GangEligibilityCheck:
         try:
             self.levels.requested_levels_of_gang(members.group)
             self.levels.requested_levels_of_subgroups(members.group)
-        except UnknownLevel as error:
+        except UnknownLevelError as error:
             return Refusal(pod_group=key, reason="UnknownTopologyLevel", message=str(error))
         return None
 
@@ -97,7 +97,7 @@ class GangEligibilityCheck:
         is_set_aside = title in self.tables.set_aside_names
         return (" (it was set aside)", "correct it") if is_set_aside else ("", "create it")
 
-    def _queue_not_found(self, members: PodGroupState) -> str:
+    def _queue_not_found(self, members: GangState) -> str:
         aside, remedy = self._absence(f"Queue {members.queue}")
         pod = next(iter(members.pending.values()), None)
         # A pod has no field for its queue, only a label.
@@ -133,9 +133,7 @@ class GangEligibilityCheck:
                     left_out += 1
             as_they_were = tuple(pods) == part.pods
             if pods:
-                parts.append(
-                    part if as_they_were else EqualPendingPods(part.pod_class, part.subgroup, tuple(pods))
-                )
+                parts.append(part if as_they_were else GangPart(part.pod_class, part.subgroup, tuple(pods)))
         if gang.members.is_single_pod and not gang.parts:  # the pod is being deleted
             return gang
         count = self.tables.counts.gang_counts_of_pod(next(iter(gang.members.pending.values())))
@@ -180,7 +178,7 @@ class GangEligibilityCheck:
         sort = sorts[0]
         created = [parse_timestamp(pod.metadata.creation_timestamp) for pod in pods]
         keys = call_plugin(sort, "QueueSort", _keys, sort, pods, priority, created)
-        return [pods[index] for index in answers.sort_by_checked_keys(sort, keys)]
+        return [pods[index] for index in answers.indexes_sorted_by_queue_sort_key(sort, keys)]
 
 
 def _refuse_for_annotations(gang: PendingGang) -> Refusal | None:
@@ -196,7 +194,7 @@ def _keys(sort: QueueSortPlugin, pods: Sequence[Pod], priority: int, created: Se
     return [sort.sort_key(pod, priority, when) for pod, when in zip(pods, created, strict=True)]
 
 
-def _enough(gang: PendingGang, parts: Iterable[EqualPendingPods]) -> bool:
+def _enough(gang: PendingGang, parts: Iterable[GangPart]) -> bool:
     """Return True if these parts bring the gang, and each of its subGroups, to its minimum."""
     remaining: Counter[int] = Counter()
     for part in parts:
@@ -213,10 +211,10 @@ def _enough(gang: PendingGang, parts: Iterable[EqualPendingPods]) -> bool:
     )
 
 
-def incomplete_pod_group_refusal(tables: SessionTables, members: PodGroupState) -> Refusal:
+def incomplete_pod_group_refusal(tables: SessionTables, members: GangState) -> Refusal:
     """Return the refusal of a PodGroup that has fewer pods than its minimum."""
     # Pods that were set aside may be the missing ones.
-    aside = tables.set_aside_pod_counts[members.namespace]
+    aside = tables.counts_of_set_aside_pods_by_namespace[members.namespace]
     verb = "pod is" if aside == 1 else "pods are"
     hint = (
         f"; {aside} {verb} set aside in namespace {members.namespace}: correct these first" if aside else ""
@@ -232,7 +230,7 @@ def _several_users(queue: str, users: Iterable[str]) -> str:
     )
 
 
-def _not_selected(access: QueueAccess, members: PodGroupState) -> str:
+def _not_selected(access: QueueAccess, members: GangState) -> str:
     selecting = access.find_queue_with_namespace_selector(members.queue)
     owner = selecting.name if selecting is not None else members.queue
     ancestor = "" if owner == members.queue else f" of the queue {owner} above it"
@@ -243,7 +241,7 @@ def _not_selected(access: QueueAccess, members: PodGroupState) -> str:
     )
 
 
-def _not_enough(members: PodGroupState) -> str:
+def _not_enough(members: GangState) -> str:
     count = members.to_pod_counts()
     if count.existing < count.minimum:
         return missing_pods_text(count.existing, count.minimum, "minMember")

@@ -16,19 +16,19 @@ from batchsched.framework.status import IntArray
 from batchsched.queues.entitlements import compute_entitlements
 from batchsched.queues.gang_order import FloatArray, GangOrderPolicy
 from batchsched.queues.queue_table import (
-    QueueDemand,
     QueueTable,
+    QueueUsageAndDemand,
     TotalCapacity,
     build_queue_table,
     resolve_policies,
 )
 from batchsched.queues.sharing.policy import DEFAULT_SHARING_POLICY, SharingPolicy, make_sharing_policy
 from batchsched.queues.tree import QueueTree, find_inconsistent_settings
-from batchsched.queues.usage_history import Usage, UsageHistory, usage_from_entries
+from batchsched.queues.usage_history import Usage, UsageHistory, past_usage_by_queue
 from batchsched.session.gangs.fair_share_order import (
     FairShareOrder,
     GangPositions,
-    SessionQueues,
+    QueueUsageAndEntitlements,
     pending_requests_of_gang,
 )
 from batchsched.session.gangs.gang_eligibility import GangEligibilityCheck
@@ -85,7 +85,7 @@ class QueueSharingPolicies:
         Raises:
           InvalidInput: the profile's policy cannot be made.
         """
-        divides = tree.divides_capacity or queue_policy is not None
+        divides = tree.has_entitlements or queue_policy is not None
         return cls(tree, queue_policy) if divides else None
 
     @property
@@ -110,7 +110,7 @@ class QueueSharingPolicies:
         return {name: policies[shares.own_gangs_row(name)].gangs for name in queues}
 
 
-def compares_priorities(profile: Profile, policies: QueueSharingPolicies | None) -> bool:
+def orders_gangs_by_priority_first(profile: Profile, policies: QueueSharingPolicies | None) -> bool:
     """Return whether gangs are ordered by priority first, and only then by the policy of the profile or queue.
 
     With selection `ordered` and without entitlements, only the policy counts.
@@ -128,7 +128,7 @@ def compute_usage_and_entitlements(
     gangs: Sequence[PendingGang],
     scheduler_name: str,
     past: Usage,
-) -> SessionQueues:
+) -> QueueUsageAndEntitlements:
     """Return the usage and the requests of all queues, and the entitlements that follow from them.
 
     Args:
@@ -147,9 +147,11 @@ def compute_usage_and_entitlements(
     capacity = TotalCapacity(
         tables.node_table.resources, tables.node_table.allocatable.sum(axis=0), tables.share_resources
     )
-    shares = build_queue_table(tables.queues, capacity, QueueDemand(usage, request, _as_arrays(tables, past)))
+    shares = build_queue_table(
+        tables.queues, capacity, QueueUsageAndDemand(usage, request, _as_arrays(tables, past))
+    )
     chosen = policies.policies_by_table_row(shares)
-    return SessionQueues(shares, compute_entitlements(shares, chosen), chosen)
+    return QueueUsageAndEntitlements(shares, compute_entitlements(shares, chosen), chosen)
 
 
 def _as_arrays(tables: SessionTables, past: Usage) -> dict[str, FloatArray]:
@@ -174,7 +176,7 @@ def ignored_policy_reason(profile: Profile, queues: QueueTree) -> str:
     if (
         profile.policy == default
         or reserves
-        or profile.gang_order_has_effect(entitled=queues.divides_capacity)
+        or profile.gang_order_has_effect(entitled=queues.has_entitlements)
     ):
         return ""
     return (
@@ -208,10 +210,10 @@ class GangOrder:
         self.policies = QueueSharingPolicies.from_tree(tables.queues, profile.queue_policy)
         self.record_inconsistent_queue_settings()
         self._past = past or UsageHistory(
-            usage_from_entries(tables.snapshot.usage), profile.usage_half_life_seconds
+            past_usage_by_queue(tables.snapshot.usage), profile.usage_half_life_seconds
         )
         self._reads_past_usage = self.policies is not None and self.policies.reads_past_usage
-        self.latest: SessionQueues | None = None
+        self.latest: QueueUsageAndEntitlements | None = None
         """Usage and entitlements as measured by the last call of `iterate_gangs`; preemption reads them."""
 
         self.entitled: dict[str, EntitlementClass] = {}
@@ -232,7 +234,7 @@ class GangOrder:
         """Update the decayed past usage of queues to `now` and return it, or {} if no policy reads it."""
         return self._past.advance(now, self._usage_of_queues(())) if self._reads_past_usage else {}
 
-    def update_usage_history(self, placements: Iterable[GangPlacement]) -> None:
+    def record_usage_after_session(self, placements: Iterable[GangPlacement]) -> None:
         """Record the usage of the queues at the end of a session: running pods and pods that the session placed."""
         if self._reads_past_usage:
             self._past.set_current_usage(self._usage_of_queues(placements))
@@ -250,7 +252,9 @@ class GangOrder:
             for queue, amounts in usage.items()
         }
 
-    def compute_usage_and_entitlements(self, gangs: Sequence[PendingGang]) -> SessionQueues | None:
+    def compute_usage_and_entitlements(
+        self, gangs: Sequence[PendingGang]
+    ) -> QueueUsageAndEntitlements | None:
         """Return the usage and the entitlements of all queues for a session with these pending gangs.
 
         Return None if no queue has an entitlement.

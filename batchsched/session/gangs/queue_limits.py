@@ -35,7 +35,7 @@ class QueueLimits:
     limits: tuple[QueueLimit, ...]
     remaining: IntArray
     remaining_gangs: IntArray
-    finder: "LimitIndex"
+    finder: "QueueLimitIndex"
 
     @property
     def remaining_amounts(self) -> IntArray:
@@ -66,7 +66,7 @@ class QueueLimits:
             member[rows_by_owner[owner], column] = True
         return member
 
-    def first_exceeded_queue(
+    def find_queue_with_exceeded_limit(
         self, tables: SessionTables, owner: Owner, requests: IntArray, gangs: int
     ) -> str:
         """Return the first queue with a limit that the added requests or gangs would exceed; "" if none.
@@ -141,7 +141,7 @@ def compute_remaining_limits(tables: SessionTables, scheduler_name: str) -> Queu
     )
     free = np.full((len(limits), len(tables.node_table.resources)), UNLIMITED, np.int64)
     gangs = np.full(len(limits), UNLIMITED, np.int64)
-    finder = LimitIndex(limits)
+    finder = QueueLimitIndex(limits)
     if not limits:
         return QueueLimits(limits, free, gangs, finder)
     for row, limit in enumerate(limits):
@@ -159,18 +159,18 @@ def compute_remaining_limits(tables: SessionTables, scheduler_name: str) -> Queu
     return QueueLimits(limits, remaining, remaining_gangs, finder)
 
 
-def _used(tables: SessionTables, finder: "LimitIndex", scheduler_name: str) -> tuple[IntArray, IntArray]:
+def _used(tables: SessionTables, finder: "QueueLimitIndex", scheduler_name: str) -> tuple[IntArray, IntArray]:
     """Return [Q, R] the usage and [Q] the number of running gangs that each limit measures."""
     used = np.zeros((len(finder.limits), len(tables.node_table.resources)), np.int64)
     running = np.zeros(len(finder.limits), np.int64)
     counted = counted_pods_by_queue_and_user(tables, scheduler_name)
     for owner, gangs in counted.items():
-        used[finder.indexes_of_limits_that_count(tables, owner)] += sum_requests(
+        used[finder.indexes_of_limits_counting_usage(tables, owner)] += sum_requests(
             tables, chain.from_iterable(gangs.values())
         )
     for queue, identities in running_gang_identities_by_queue(counted).items():
         # Only limits of all users together restrict the number of gangs.
-        running[finder.indexes_of_limits_that_count(tables, (queue, ""))] += len(identities)
+        running[finder.indexes_of_limits_counting_usage(tables, (queue, ""))] += len(identities)
     return used, running
 
 
@@ -236,7 +236,7 @@ def _available_to_others(
     return np.where(limited, np.maximum(0, available), UNLIMITED)
 
 
-class LimitIndex:
+class QueueLimitIndex:
     """An index of the queue limits, by the queue and user of the gangs that they restrict.
 
     Args:
@@ -262,7 +262,7 @@ class LimitIndex:
             rows = self._rows_of_owner[owner] = sorted(self._of_queues(chain, owner[1]) + kept)
         return rows
 
-    def indexes_of_limits_that_count(self, tables: SessionTables, owner: Owner) -> list[int]:
+    def indexes_of_limits_counting_usage(self, tables: SessionTables, owner: Owner) -> list[int]:
         """Return the indexes of the limits that count the running pods of a queue and user.
 
         Guarantees kept for the queue are among them.

@@ -15,8 +15,8 @@ from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import BoolArray, IntArray
 from batchsched.session.gangs.queue_limits import QueueLimits
 from batchsched.session.statement import GangPlacement
-from batchsched.session.tables.bound_domains import count_bound_pods_by_domain, domain_of_bound_pods
-from batchsched.session.tables.gang import EntitlementClass, EqualPendingPods, PendingGang, PodGroupState
+from batchsched.session.tables.bound_domains import count_bound_pods_by_domain, domain_with_most_bound_pods
+from batchsched.session.tables.gang import EntitlementClass, GangPart, GangState, PendingGang
 from batchsched.session.tables.session_tables import SessionTables
 from batchsched.session.tables.topology_levels import RequestedLevels, TopologyLevels
 from batchsched.solver.problem import (
@@ -25,14 +25,14 @@ from batchsched.solver.problem import (
     ConstraintRow,
     IndexArray,
     Problem,
-    ProblemClasses,
     ProblemClassKinds,
     ProblemGangs,
     ProblemNodes,
+    ProblemPodClasses,
     ProblemQuotas,
     ProblemSubgroups,
-    RunningSlicePods,
-    UsedDomains,
+    RunningSlicePodCounts,
+    UsedPreferredDomains,
 )
 from batchsched.solver.rank_layout import RankedPodClass
 from batchsched.solver.relaxation.budget import ExplanationBudget
@@ -86,7 +86,7 @@ class FeasibleNodesByPodClass:
 
         Classes that differ only in priority share a result, if no plugin reads the priority.
         """
-        first = pod_class.result_cache_class
+        first = pod_class.pod_class_for_result_cache
         entry = self._feasible_nodes.get(id(first))
         if entry is None:
             entry = self._feasible_nodes[id(first)] = (first, self._compute(first))
@@ -158,7 +158,7 @@ class Formulation:
 
     problem: Problem
     gangs: tuple[PendingGang, ...]
-    parts: tuple[tuple[int, EqualPendingPods], ...]
+    parts: tuple[tuple[int, GangPart], ...]
     tiers: tuple[tuple[EntitlementClass, int], ...]
     quotas: QueueLimits
     failures: dict[int, str] = field(default_factory=dict)
@@ -234,9 +234,12 @@ def formulate_problem(
     factors = [age_factor(gang.created, youngest) for gang in gangs]
     used = _used_domains(inputs, gangs, choices)
     # Classes that differ in priority alone are one kind: none of their plugins reads the priority.
-    kinds = {id(part.pod_class.result_cache_class): part.pod_class.result_cache_class for _, part in parts}
+    kinds = {
+        id(part.pod_class.pod_class_for_result_cache): part.pod_class.pod_class_for_result_cache
+        for _, part in parts
+    }
     kind_number = {class_id: number for number, class_id in enumerate(kinds)}
-    kind = [kind_number[id(part.pod_class.result_cache_class)] for _, part in parts]
+    kind = [kind_number[id(part.pod_class.pod_class_for_result_cache)] for _, part in parts]
     mask, score = _stack_kinds(
         inputs.feasible_nodes, list(kinds.values()), len(tables.node_table.nodes), lasting=lasting
     )
@@ -280,7 +283,7 @@ def formulate_problem(
             partitions=tuple(batch.partitions),
         ),
         kinds=ProblemClassKinds(mask=mask, score=score),
-        classes=ProblemClasses(
+        classes=ProblemPodClasses(
             demand=_stack([part.pod_class.requests for _, part in parts], len(tables.node_table.resources)),
             kind=_ints(kind),
             gang=_ints([number for number, _ in parts]),
@@ -299,7 +302,7 @@ def formulate_problem(
             preferred=_ints([choice.preferred for choice in choices]),
             pinned=_ints(
                 [
-                    domain_of_bound_pods(inputs.levels, gang.members, choice.required, ())
+                    domain_with_most_bound_pods(inputs.levels, gang.members, choice.required, ())
                     for gang, choice in zip(gangs, choices, strict=True)
                 ]
             ),
@@ -320,7 +323,7 @@ def formulate_problem(
             slice_level=_ints([choice.slices for choice in subs.choices]),
             slice_size=_ints(subs.slice_size),
         ),
-        used_domains=UsedDomains(
+        used_domains=UsedPreferredDomains(
             gang=_ints([entry[0] for entry in used + subs.used]),
             subgroup=_ints([entry[1] for entry in used + subs.used]),
             level=_ints([entry[2] for entry in used + subs.used]),
@@ -356,7 +359,7 @@ def formulate_problem(
 
 
 def _ranked_classes(
-    levels: TopologyLevels, gangs: Sequence[PendingGang], parts: Sequence[tuple[int, EqualPendingPods]]
+    levels: TopologyLevels, gangs: Sequence[PendingGang], parts: Sequence[tuple[int, GangPart]]
 ) -> tuple[RankedPodClass, ...]:
     """Return the pod classes of gangs that name a rank label and an existing topology."""
     ranked = []
@@ -411,7 +414,7 @@ def _plugin_rows(
         try:
             return tables.pipeline.constrain(rest, tables.node_table, frozenset(failed_plugins)), failures
         except PluginError as error:
-            tables.record_failure(error)
+            tables.record_plugin_failure(error)
             failed_plugins.add(error.plugin)
 
 
@@ -488,7 +491,9 @@ class _Subgroups:
                 self.gang.append(number)
                 self.need.append(max(0, tree.minimums[index] - placed.get(sub.name, 0)))
                 self.choices.append(choice)
-                self.pinned.append(domain_of_bound_pods(inputs.levels, gang.members, choice.required, names))
+                self.pinned.append(
+                    domain_with_most_bound_pods(inputs.levels, gang.members, choice.required, names)
+                )
                 self.parent.append(self.subgroup_number(number, tree.parents[index]))
                 self.min_children.append(NONE if sub.min_sub_groups is None else sub.min_sub_groups)
                 self.slice_size.append(sub.slices.slice_size(sub.min_member) if sub.slices else 0)
@@ -498,13 +503,13 @@ class _Subgroups:
         return self._first[gang] + subgroup if subgroup >= 0 else NONE
 
 
-def _least_subgroups(members: PodGroupState) -> int:
+def _least_subgroups(members: GangState) -> int:
     """The number of subGroups without a parent that must run, NONE for all of them."""
     least = members.group.spec.min_sub_groups if members.group is not None else None
     return NONE if least is None else least
 
 
-def _slice_size(members: PodGroupState) -> int:
+def _slice_size(members: GangState) -> int:
     spec = members.group.spec if members.group is not None else None
     return spec.slices.slice_size(spec.min_member) if spec is not None and spec.slices is not None else 0
 
@@ -514,7 +519,7 @@ def _running_slice_pods(
     gangs: Sequence[PendingGang],
     choices: Sequence[RequestedLevels],
     subs: _Subgroups,
-) -> RunningSlicePods:
+) -> RunningSlicePodCounts:
     """The bound pods of gangs and subGroups with slices, by domain; pods that are being deleted do not count."""
     groups = [(number, NONE, choice.slices, "") for number, choice in enumerate(choices)]
     groups += [
@@ -533,7 +538,7 @@ def _running_slice_pods(
         if domain != NONE
     ]
     columns = [_ints(column) for column in zip(*rows, strict=True)]
-    return RunningSlicePods(*columns) if rows else RunningSlicePods()
+    return RunningSlicePodCounts(*columns) if rows else RunningSlicePodCounts()
 
 
 def _used_domains(
@@ -547,7 +552,7 @@ def _used_domains(
 
 def _used(
     inputs: FormulationInput,
-    members: PodGroupState,
+    members: GangState,
     level: int,
     gang: int,
     sub: int,

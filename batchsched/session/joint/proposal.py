@@ -16,8 +16,8 @@ from batchsched.ports.workers import SolverWorkers
 from batchsched.session.joint.formulation import Formulation
 from batchsched.session.statement import GangPlacement, PlannedPods, Statement
 from batchsched.solver.problem import Cut, FloatArray, Problem, Solution, SolverBudget
-from batchsched.solver.rank_layout import lay_out_ranks, node_order_by_rank
-from batchsched.solver.relaxation.budget import solving_work
+from batchsched.solver.rank_layout import lay_out_ranks, node_order_for_ranks
+from batchsched.solver.relaxation.budget import estimate_cpsat_work
 from batchsched.solver.stage import solve
 
 
@@ -84,7 +84,7 @@ class JointPlacer:
         for _ in range(self._rounds + 1):
             solution = solve(problem, self._budget, self._seed, self._telemetry, self._workers)
             solution = lay_out_ranks(problem, solution, self._formulation.ranked)
-            self.work += solving_work(solution)
+            self.work += estimate_cpsat_work(solution)
             with self._telemetry.stage_span("walk"):
                 outcome = self._place_solution(statement, solution, best)
                 if outcome.placements:
@@ -199,7 +199,7 @@ class JointPlacer:
         return replace(problem, gangs=replace(problem.gangs, allowed=allowed), cuts=(*problem.cuts, *cuts))
 
 
-def add_gang_placed_pod_by_pod(
+def outcome_with_gang_placed_pod_by_pod(
     formulation: Formulation, outcome: JointOutcome, number: int, placement: GangPlacement
 ) -> JointOutcome:
     """Return the outcome with one more gang, placed pod by pod after plugins rejected its first placement."""
@@ -248,7 +248,7 @@ def planned_pods_by_gang(formulation: Formulation, solution: Solution) -> dict[i
         number, part = formulation.parts[pod_class]
         nodes, counts = solution.nodes[start:end], solution.counts[start:end]
         if pod_class in ranked:
-            order = node_order_by_rank(formulation.problem, ranked[pod_class], nodes)
+            order = node_order_for_ranks(formulation.problem, ranked[pod_class], nodes)
             nodes, counts = nodes[order], counts[order]
         plans.setdefault(number, []).append(PlannedPods(part, tuple(nodes.tolist()), tuple(counts.tolist())))
     return plans

@@ -89,7 +89,7 @@ class EvictionConstraints:
             }
             self._rows[queue, protected, r] = (limit, amount_by_unit)
 
-    def add_to_problem(self, problem: VictimProblem) -> VictimProblem:
+    def problem_with_constraints(self, problem: VictimProblem) -> VictimProblem:
         """Return a copy of the problem of choosing victims, with these limits as linear constraints."""
         rows = list(self._rows.values())
         entries = [

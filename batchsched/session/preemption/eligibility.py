@@ -27,10 +27,10 @@ from batchsched.framework.status import IntArray
 from batchsched.queues.reclaim_rules import may_reclaim, may_reclaim_all, reclaimer_stays_within_guarantee
 from batchsched.queues.sharing.sibling_queues import ReclaimRequest
 from batchsched.queues.tree import QueueTree
-from batchsched.session.gangs.fair_share_order import SessionQueues
+from batchsched.session.gangs.fair_share_order import QueueUsageAndEntitlements
 from batchsched.session.preemption.protection import ProtectedGangs, is_gang_protected, start_of_first_pod
 from batchsched.session.statement import GangPlacement
-from batchsched.session.tables.gang import EntitlementClass, PendingGang, PodGroupState
+from batchsched.session.tables.gang import EntitlementClass, GangState, PendingGang
 from batchsched.session.tables.session_tables import SessionTables
 from batchsched.state.queue_usage import counts_against_queue
 
@@ -54,7 +54,7 @@ RECLAIMING_CLASSES: Final = frozenset({EntitlementClass.GUARANTEE, EntitlementCl
 """Entitlement classes that may reclaim. A borrowing gang may not: the two queues would evict each other in turn."""
 
 
-def is_too_critical(highest_pod_priority: int, priority: int) -> bool:
+def is_too_critical_to_evict(highest_pod_priority: int, priority: int) -> bool:
     """Return True if a gang's highest pod priority is system-critical and above the evicting gang's priority.
 
     `priority` is the priority of the evicting gang. The priority of the running gang itself is not compared, since its
@@ -81,7 +81,7 @@ def reclaim_min_runtime_seconds(tree: QueueTree, queue: str) -> int:
     return max((ancestor.spec.reclaim_min_runtime_seconds for ancestor in ancestors), default=0)
 
 
-def preemption_policy_allows_pod(gang: PendingGang, pod: Pod, never_preempting: frozenset[str]) -> bool:
+def preemption_policy_lets_pod_preempt(gang: PendingGang, pod: Pod, never_preempting: frozenset[str]) -> bool:
     """Return True unless a pod, its PodGroup or its PriorityClass has preemptionPolicy Never.
 
     The PriorityClass counts only if the pod itself has no preemptionPolicy.
@@ -91,14 +91,16 @@ def preemption_policy_allows_pod(gang: PendingGang, pod: Pod, never_preempting: 
     return not never_by_group and may_preempt(pod, never_preempting)
 
 
-def preemption_policy_allows_gang(gang: PendingGang, never_preempting: frozenset[str]) -> bool:
+def preemption_policy_lets_gang_preempt(gang: PendingGang, never_preempting: frozenset[str]) -> bool:
     """Return True unless the PodGroup, a pod or a pod's PriorityClass has preemptionPolicy Never."""
     return all(
-        preemption_policy_allows_pod(gang, pod, never_preempting) for part in gang.parts for pod in part.pods
+        preemption_policy_lets_pod_preempt(gang, pod, never_preempting)
+        for part in gang.parts
+        for pod in part.pods
     )
 
 
-def build_eviction(pod: Pod, members: PodGroupState | None, gang: PendingGang, reason: str) -> Eviction:
+def build_eviction(pod: Pod, members: GangState | None, gang: PendingGang, reason: str) -> Eviction:
     """Return the decision's record of an evicted pod: its gang, the gang for which it is evicted, and the reason."""
     name = members.key.partition("/")[2] if members is not None else pod.name
     return Eviction(namespace=pod.namespace, pod=pod.name, pod_group=name, for_=gang.key, reason=reason)
@@ -116,7 +118,7 @@ class EvictionUnit:
       total: [R] requests of those pods that count against a queue.
     """
 
-    members: PodGroupState
+    members: GangState
     pods: tuple[tuple[Pod, int], ...]
     cost: int
     ends: bool
@@ -151,7 +153,7 @@ class VictimCandidate:
       make_units: returns the gang's eviction units; the `ElasticPodChooser` chooses its elastic pods.
     """
 
-    members: PodGroupState
+    members: GangState
     queue: str
     priority: int
     highest_pod_priority: int
@@ -169,9 +171,9 @@ class VictimCandidate:
         # Computed on demand: most candidates are ruled out by queue and priority before their units matter.
         return self.make_units(YOUNGEST_FIRST)
 
-    def is_too_critical_for(self, gang: PendingGang) -> bool:
+    def is_too_critical_to_evict_for(self, gang: PendingGang) -> bool:
         """Return True if a pod of this gang is system-critical and has a higher priority than the pending gang."""
-        return is_too_critical(self.highest_pod_priority, gang.priority)
+        return is_too_critical_to_evict(self.highest_pod_priority, gang.priority)
 
 
 class EvictionUnitBuilder:
@@ -193,7 +195,7 @@ class EvictionUnitBuilder:
         self._weighed = tables.share_resources & (largest > 0)
         self._largest = np.maximum(1, largest)
 
-    def terminating_unit(self, members: PodGroupState) -> EvictionUnit | None:
+    def terminating_unit(self, members: GangState) -> EvictionUnit | None:
         """Return the terminating pods of a gang as one eviction unit; None if no pod of the gang is terminating."""
         bound = sorted(members.bound.items())
         pods = [(pod, node) for _, (pod, node) in bound if pod.terminating and node >= 0]
@@ -201,8 +203,8 @@ class EvictionUnitBuilder:
             return None
         return self._unit(members, pods, 0, not any(_stays(pod, node) for _, (pod, node) in bound))
 
-    def list_eviction_units(
-        self, members: PodGroupState, factor: int, preference: ElasticPodChooser
+    def build_eviction_units(
+        self, members: GangState, factor: int, preference: ElasticPodChooser
     ) -> tuple[EvictionUnit, ...]:
         """Return the eviction units of a gang: each elastic pod by itself, then all pods of the minimum together.
 
@@ -229,7 +231,7 @@ class EvictionUnitBuilder:
         return tuple(units)
 
     def _surplus(
-        self, members: PodGroupState, staying: Iterable[tuple[Pod, int]], preference: ElasticPodChooser
+        self, members: GangState, staying: Iterable[tuple[Pod, int]], preference: ElasticPodChooser
     ) -> frozenset[str]:
         """Return the keys of the pods without which an elastic gang is still complete, the preferred ones first."""
         group = members.group
@@ -247,7 +249,7 @@ class EvictionUnitBuilder:
         for *_, pod in ranked:
             # A pod of a subGroup at its minimum is no surplus, although a pod after it, of another subGroup, may be.
             count.change_placed_counts(pod, -1)
-            if count.has_minimum_placed and members.is_complete_without(pod, count):
+            if count.has_minimum_placed and members.are_subgroups_complete_without_pod(pod, count):
                 surplus.add(pod.key)
             else:
                 count.change_placed_counts(pod, 1)
@@ -258,7 +260,7 @@ class EvictionUnitBuilder:
         return counts_against_queue(pod, (self._scheduler_name,))
 
     def _unit(
-        self, members: PodGroupState, pods: Iterable[tuple[Pod, int]], factor: int, ends: bool
+        self, members: GangState, pods: Iterable[tuple[Pod, int]], factor: int, ends: bool
     ) -> EvictionUnit:
         placed = tuple(pods)
         total = np.zeros(len(self._tables.node_table.resources), np.int64)
@@ -268,7 +270,7 @@ class EvictionUnitBuilder:
         cost = sum(self._cost(members, pod) for pod, _ in placed) * factor
         return EvictionUnit(members, placed, max(1, cost), ends, total)
 
-    def _cost(self, members: PodGroupState, pod: Pod) -> int:
+    def _cost(self, members: GangState, pod: Pod) -> int:
         """Return the cost of a pod before priorities: the eviction itself, and the work since the last checkpoint."""
         started = pod.start_time(unknown=self._now)
         annotations = [pod.metadata.annotations]
@@ -326,7 +328,7 @@ class VictimCandidates:
         table = tables.classes.priorities
         highest = [table.highest_pod_priority(members.bound_pods) for members in running]
         priorities = [
-            table.capped_priority(members.group, highest_pod_priority)
+            table.priority_capped_by_pod_group(members.group, highest_pod_priority)
             for members, highest_pod_priority in zip(running, highest, strict=True)
         ]
         # The rank, not the value: two priorities that are a million apart cost the same as two that are 1 apart.
@@ -341,7 +343,7 @@ class VictimCandidates:
                 priority,
                 highest_pod_priority,
                 partial(
-                    self._units.list_eviction_units,
+                    self._units.build_eviction_units,
                     members,
                     2 ** min(ranks[priority], MAX_PRIORITY_DOUBLINGS),
                 ),
@@ -349,7 +351,7 @@ class VictimCandidates:
             for members, priority, highest_pod_priority in zip(running, priorities, highest, strict=True)
         ]
 
-    def counts_against_its_queue(self, candidate: VictimCandidate) -> bool:
+    def eviction_reduces_queue_usage(self, candidate: VictimCandidate) -> bool:
         """Return True if the eviction of a running gang would reduce the usage of the gang's queue."""
         return any(
             _stays(pod, node) and self._units.counts_against_queue(pod)
@@ -399,7 +401,7 @@ class EvictionRules:
     def __init__(
         self,
         tables: SessionTables,
-        session_queues: SessionQueues | None,
+        session_queues: QueueUsageAndEntitlements | None,
         now: float,
         protected: ProtectedGangs,
         placements: Iterable[GangPlacement] = (),
@@ -437,15 +439,15 @@ class EvictionRules:
         self.add_usage(unit.members.queue, -unit.total)
         self._protected.subtract_evicted_usage(unit.members, unit.total)
 
-    def preemption_policy_allows(self, gang: PendingGang) -> bool:
+    def may_preempt_by_policy(self, gang: PendingGang) -> bool:
         """Return True if a gang may preempt: its PodGroup, pods and PriorityClasses do not forbid it."""
-        return preemption_policy_allows_gang(gang, self._never_preempting)
+        return preemption_policy_lets_gang_preempt(gang, self._never_preempting)
 
     def may_reclaim(self, gang: PendingGang) -> bool:
         """Return True if the entitlement class of a pending gang allows it to evict gangs of other queues."""
         return gang.entitled in RECLAIMING_CLASSES
 
-    def is_reclaimable(self, candidate: VictimCandidate) -> bool:
+    def has_run_for_reclaim_min_runtime(self, candidate: VictimCandidate) -> bool:
         """Return True if a running gang has already run for its queue's reclaimMinRuntimeSeconds.
 
         Other queues may not reclaim from it earlier, and never if its queue does not exist.
@@ -456,11 +458,11 @@ class EvictionRules:
 
     def eviction_reason(self, gang: PendingGang, candidate: VictimCandidate) -> str:
         """Return the reason for which a pending gang may evict a running gang; "" if it may not evict it."""
-        if candidate.is_too_critical_for(gang):
+        if candidate.is_too_critical_to_evict_for(gang):
             return ""
         if gang.queue == candidate.queue:
             return PREEMPTED if candidate.priority < gang.priority else ""
-        if not self.may_reclaim(gang) or not self.is_reclaimable(candidate):
+        if not self.may_reclaim(gang) or not self.has_run_for_reclaim_min_runtime(candidate):
             return ""
         return (
             RECLAIMED if any(self._may_reclaim_unit(gang, unit) for unit in candidate.eviction_units) else ""
@@ -474,8 +476,8 @@ class EvictionRules:
         return (
             gang.entitled is EntitlementClass.GUARANTEE
             and gang.queue != candidate.queue
-            and not candidate.is_too_critical_for(gang)
-            and self.is_reclaimable(candidate)
+            and not candidate.is_too_critical_to_evict_for(gang)
+            and self.has_run_for_reclaim_min_runtime(candidate)
             and any(
                 self._may_reclaim_unit(gang, unit) and self._may_override_all(gang, [unit])
                 for unit in candidate.eviction_units
@@ -567,7 +569,7 @@ class EvictionRules:
         above = self._usage[row] - (guarantee if guaranteed else fair)[row]
         return {r: int(above[r]) for r in np.flatnonzero(gains).tolist()}
 
-    def _gains(self, session_queues: SessionQueues, gang: PendingGang) -> IntArray:
+    def _gains(self, session_queues: QueueUsageAndEntitlements, gang: PendingGang) -> IntArray:
         """Return [R] the requests of the gang that are compared with its entitlement.
 
         For a gang inside a guarantee these are the resources that are guaranteed to a queue on its way to the root.

@@ -31,10 +31,10 @@ class DeletedPodsWithClaims:
         self._tables = tables
         self._uids: list[str] = []
 
-    def count_devices_as_free(self) -> None:
+    def mark_devices_as_free(self) -> None:
         """Count devices as free if their ResourceClaims are reserved only for pods that no longer exist."""
         tables = self._tables
-        consumers = tables.node_table.device_ledger.consumer_pods()
+        consumers = tables.node_table.device_ledger.consumer_pod_keys_by_uid()
         if not consumers:
             return
         existing = {
@@ -49,16 +49,16 @@ class DeletedPodsWithClaims:
             if uid not in existing and f"Pod {key}" not in tables.set_aside_names
         )
         for uid in self._uids:
-            tables.node_table.device_ledger.simulate_deletion_of_consumer(uid)
+            tables.node_table.device_ledger.simulate_deletion_of_pod_uid(uid)
 
-    def count_devices_as_used_again(self) -> None:
-        """Undo `count_devices_as_free`: count the same devices as in use again."""
+    def mark_devices_as_used_again(self) -> None:
+        """Undo `mark_devices_as_free`: count the same devices as in use again."""
         for uid in self._uids:
-            self._tables.node_table.device_ledger.undo_deletion_of_consumer(uid)
+            self._tables.node_table.device_ledger.undo_simulated_deletion_of_pod_uid(uid)
         self._uids = []
 
 
-class SoonReleasedClaims:
+class EarlyClaimRelease:
     """A context manager in which the devices of ResourceClaims that will be released soon count as free.
 
     Args:
@@ -78,7 +78,7 @@ class SoonReleasedClaims:
 
     def __enter__(self) -> Self:
         """Count devices as free if their ResourceClaims will be released soon."""
-        self._missing.count_devices_as_free()
+        self._missing.mark_devices_as_free()
         for pod in self._terminating:
             self._ledger.simulate_deletion_of_pod(pod)
         return self
@@ -88,5 +88,5 @@ class SoonReleasedClaims:
     ) -> None:
         """Count the same devices as in use again."""
         for pod in reversed(self._terminating):
-            self._ledger.undo_deletion_of_pod(pod)
-        self._missing.count_devices_as_used_again()
+            self._ledger.undo_simulated_deletion_of_pod(pod)
+        self._missing.mark_devices_as_used_again()

@@ -15,9 +15,9 @@ from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import IntArray
 from batchsched.session.joint.formulation import FeasibleNodesByPodClass
-from batchsched.session.preemption.leaving_claims import SoonReleasedClaims
+from batchsched.session.preemption.leaving_claims import EarlyClaimRelease
 from batchsched.session.statement import GangPlacement, PlacedPod
-from batchsched.session.tables.gang import PendingGang, PodGroupState
+from batchsched.session.tables.gang import GangState, PendingGang
 from batchsched.session.tables.session_tables import SessionTables
 
 
@@ -55,7 +55,7 @@ class NominatedPods:
 
     def _iterate_usable(
         self,
-        members: PodGroupState,
+        members: GangState,
         nominees: Sequence[tuple[Pod, int]],
         feasible_nodes: FeasibleNodesByPodClass,
     ) -> Iterator[tuple[Pod, int]]:
@@ -96,7 +96,7 @@ class NominatedPods:
             self._remove(identity)
 
     @property
-    def nominated_pods_outside_session(self) -> list[tuple[Pod, int]]:
+    def nominated_pods_of_gangs_outside_session(self) -> list[tuple[Pod, int]]:
         """The nominated pods of gangs that do not take part in the session, with their node indexes.
 
         Only pods in the node table are listed.
@@ -108,7 +108,7 @@ class NominatedPods:
         ]
 
     @property
-    def pods_outside_node_table(self) -> list[tuple[Pod, int]]:
+    def nominated_pods_outside_node_table(self) -> list[tuple[Pod, int]]:
         """The nominated pods that the node table does not contain, with their node indexes."""
         return [
             nominee
@@ -148,7 +148,7 @@ class NominatedPods:
         if part:
             yield part
 
-    def add_unplaced_pods(
+    def add_unplaced_pods_to_node_table(
         self, gangs: Iterable[PendingGang], placements: Iterable[GangPlacement]
     ) -> list[GangPlacement]:
         """Add to the node table the nominated pods of gangs that the session has not placed.
@@ -168,7 +168,7 @@ class NominatedPods:
                 added.append(self._as_placement(gang))
         return added
 
-    def remove_participating_pods(self) -> None:
+    def remove_participating_pods_from_node_table(self) -> None:
         """Remove from the node table the nominated pods of gangs that take part in the session.
 
         Preemption can then place these gangs.
@@ -195,12 +195,12 @@ class NominatedPods:
         if not tables.pipeline.holds:
             return
         # Pods that are being deleted still hold what the nominated pods will get.
-        with SoonReleasedClaims(tables):
+        with EarlyClaimRelease(tables):
             for pod, node in self._in_table[identity]:
                 try:
                     tables.pipeline.hold_for_nominated_pod(pod, node, tables.node_table)
                 except PluginError as error:
-                    tables.record_failure(error)
+                    tables.record_plugin_failure(error)
 
     def _remove(self, identity: str) -> None:
         # The reverse of the order in `_add`, as every undo of the node table.
@@ -210,4 +210,4 @@ class NominatedPods:
             try:
                 tables.pipeline.stop_holding_for_nominated_pod(pod, tables.node_table)
             except PluginError as error:
-                tables.record_failure(error)
+                tables.record_plugin_failure(error)

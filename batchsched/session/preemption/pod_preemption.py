@@ -29,12 +29,12 @@ from batchsched.framework.status import BoolArray, PostFilterAnswer
 from batchsched.session.preemption.eligibility import (
     PREEMPTED,
     build_eviction,
-    is_too_critical,
+    is_too_critical_to_evict,
     list_non_preempting_priority_classes,
-    preemption_policy_allows_pod,
+    preemption_policy_lets_pod_preempt,
 )
 from batchsched.session.preemption.protection import is_gang_protected
-from batchsched.session.tables.gang import PendingGang, PodGroupState
+from batchsched.session.tables.gang import GangState, PendingGang
 from batchsched.session.tables.session_tables import SessionTables
 
 
@@ -65,12 +65,14 @@ class GangPriorities:
             priority = (
                 priorities.pod_priority(pod)
                 if members is None
-                else priorities.capped_priority(members.group, self.highest_pod_priority_of_gang(members))
+                else priorities.priority_capped_by_pod_group(
+                    members.group, self.highest_pod_priority_of_gang(members)
+                )
             )
             self._priorities[identity] = priority
         return priority
 
-    def highest_pod_priority_of_gang(self, members: PodGroupState) -> int:
+    def highest_pod_priority_of_gang(self, members: GangState) -> int:
         """Return the highest priority among all pods of a gang, because a gang may be evicted as a whole."""
         highest = self._highest.get(members.identity)
         if highest is None:
@@ -117,7 +119,7 @@ class PodPreemption:
 
     def pod_class_with_nomination(self, pod_class: PodClass, pod: Pod) -> PodClass:
         """Return a pod class for one pod, with this session's nomination as the pod's `nominatedNodeName`."""
-        return pod_class.with_pod(self._with_nomination(pod))
+        return pod_class.with_example_pod(self._with_nomination(pod))
 
     def _with_nomination(self, pod: Pod) -> Pod:
         _, node = self._nominated.get(pod.key, (pod, -1))
@@ -147,7 +149,7 @@ class PodPreemption:
         shown = self._with_policy(gang, self._with_nomination(pod))
         handle = PreemptionHandle(
             tables.pipeline,
-            pod_class.with_pod(shown),
+            pod_class.with_example_pod(shown),
             tables.node_table,
             scan if allowed is None else scan.restricted_to(allowed),
             self.nominations,
@@ -173,7 +175,7 @@ class PodPreemption:
     def _with_policy(self, gang: PendingGang, pod: Pod) -> Pod:
         """Return the pod with preemptionPolicy Never in its spec if its PodGroup or its PriorityClass states it."""
         # PostFilter plugins read the policy from the pod's spec, as kube-scheduler's do.
-        if preemption_policy_allows_pod(gang, pod, self._never_preempting):
+        if preemption_policy_lets_pod_preempt(gang, pod, self._never_preempting):
             return pod
         return msgspec.structs.replace(
             pod, spec=msgspec.structs.replace(pod.spec, preemption_policy=PREEMPT_NEVER)
@@ -219,7 +221,7 @@ class PodPreemption:
             return self._tables.node_table.waiting.get(pod.key) is None
         if is_gang_protected(members, self._tables.queues, self._now):
             return True
-        return is_too_critical(self._priorities.highest_pod_priority_of_gang(members), priority)
+        return is_too_critical_to_evict(self._priorities.highest_pod_priority_of_gang(members), priority)
 
     def _remove_victims(self, gang: PendingGang, answer: PostFilterAnswer) -> None:
         """Evict the victims that run, and reject those that wait at Permit."""
@@ -262,16 +264,18 @@ def _nominated_pods(tables: SessionTables) -> Iterable[tuple[Pod, int]]:
                 yield pod, node
 
 
-def _all_pods(members: PodGroupState) -> list[Pod]:
+def _all_pods(members: GangState) -> list[Pod]:
     return [*members.pending.values(), *(pod for pod, _ in members.bound.values())]
 
 
-def _is_complete_without(members: PodGroupState, leaving: dict[str, Pod]) -> bool:
+def _is_complete_without(members: GangState, leaving: dict[str, Pod]) -> bool:
     """Return True if the gang and its subGroups reach their minimums without the leaving pods."""
     count: GangPodCounts = members.to_pod_counts()
     for key, (pod, _) in members.bound.items():
         if key in leaving:
             count.change_placed_counts(pod, -1)
     return count.has_minimum_placed and all(
-        members.is_complete_without(pod, count) for key, (pod, _) in members.bound.items() if key in leaving
+        members.are_subgroups_complete_without_pod(pod, count)
+        for key, (pod, _) in members.bound.items()
+        if key in leaving
     )

@@ -16,7 +16,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.framework.status import IntArray
 from batchsched.queues.tree import QueueTree
-from batchsched.session.tables.gang import PodGroupState
+from batchsched.session.tables.gang import GangState
 from batchsched.session.tables.session_tables import SessionTables
 from batchsched.state.queue_usage import counts_against_queue
 
@@ -48,7 +48,7 @@ def is_pod_group_protected(
     return min_runtime > 0 and now - start_of_first_pod(pods) < min_runtime
 
 
-def is_gang_protected(members: PodGroupState, queues: QueueTree, now: float) -> bool:
+def is_gang_protected(members: GangState, queues: QueueTree, now: float) -> bool:
     """Return True if a running gang's PodGroup protects the gang from eviction at the time `now`."""
     group = members.group
     if group is None or (group.spec.preemptible and not group.spec.min_runtime_seconds):
@@ -73,7 +73,7 @@ class ProtectedGangs:
         self._now = now
 
     @cached_property
-    def _gangs(self) -> Mapping[str, PodGroupState]:
+    def _gangs(self) -> Mapping[str, GangState]:
         return {
             identity: members
             for identity, members in self._tables.running.items()
@@ -98,7 +98,7 @@ class ProtectedGangs:
         """Return the requests of a queue's protected gangs by resource [R], except pods evicted so far."""
         return self._usage.get(queue, np.zeros(len(self._tables.node_table.resources), np.int64))
 
-    def subtract_evicted_usage(self, members: PodGroupState, amount: IntArray) -> None:
+    def subtract_evicted_usage(self, members: GangState, amount: IntArray) -> None:
         """Subtract requests of evicted pods from the usage of protected gangs, if their gang is protected."""
         if members.identity in self:
             self._add(self._usage, members.queue, -amount)

@@ -47,14 +47,14 @@ from batchsched.session.preemption.eligibility import (
 from batchsched.session.preemption.leaving_claims import DeletedPodsWithClaims, is_termination_overdue
 from batchsched.session.reservations import ReservedHead
 from batchsched.session.statement import GangPlacement, PlannedPods, Statement
-from batchsched.session.tables.gang import EntitlementClass, PendingGang, PodGroupState
+from batchsched.session.tables.gang import EntitlementClass, GangState, PendingGang
 from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.problem import (
     IndexArray,
 )
-from batchsched.solver.verify import verify_victims
+from batchsched.solver.verify import find_victim_faults
 from batchsched.solver.victims.choose import VictimSearchLimits, choose_victims
-from batchsched.solver.victims.relieved_rows import relieved_rows_as_resources
+from batchsched.solver.victims.relieved_rows import convert_relieved_rows_to_resources
 from batchsched.solver.victims.victim_problem import VictimProblem, VictimSolution
 
 MAX_GANGS_PER_SESSION: Final = 32
@@ -121,7 +121,7 @@ class VictimChooser:
     def __enter__(self) -> Self:
         """Remove the pods that are being deleted from the node table, unless they are overdue."""
         self._checkpoint = self._statement.checkpoint()
-        self._missing_pods.count_devices_as_free()
+        self._missing_pods.mark_devices_as_free()
         terminating = [unit for unit in self._candidates.terminating if not self._is_overdue(unit)]
         for unit in terminating:
             for pod, node in unit.pods:
@@ -138,7 +138,7 @@ class VictimChooser:
         self._statement.roll_back_to(self._checkpoint)
         for key in list(reversed(self._removed)):
             self._restore(key)
-        self._missing_pods.count_devices_as_used_again()
+        self._missing_pods.mark_devices_as_used_again()
 
     def select_victims(self, gangs: Sequence[PendingGang]) -> None:
         """Choose the pods to evict for each unplaced gang that may preempt, and nominate the gang's pods.
@@ -146,7 +146,7 @@ class VictimChooser:
         Args:
           gangs: unplaced gangs, in the order of their tiers.
         """
-        for gang in [gang for gang in gangs if self._eligibility.preemption_policy_allows(gang)][
+        for gang in [gang for gang in gangs if self._eligibility.may_preempt_by_policy(gang)][
             :MAX_GANGS_PER_SESSION
         ]:
             # Nominations of an earlier session come first: pods were evicted for them, and others would have to be.
@@ -164,7 +164,7 @@ class VictimChooser:
                 continue
             if self._inputs.profile.consolidate and self._fits_in_total(gang):
                 movable = self._still_running(
-                    list_consolidation_options(gang, self._candidates.unprotected_candidates)
+                    list_movable_gangs(gang, self._candidates.unprotected_candidates)
                 )
                 self._select(gang, movable, moving=True)
 
@@ -179,7 +179,7 @@ class VictimChooser:
     def _restore(self, key: str) -> None:
         pod, node = self._removed.pop(key)
         self._tables.node_table.add_pods([(pod, node)], *self._tables.requests_and_nonzero(pod))
-        self._tables.node_table.device_ledger.undo_deletion_of_pod(pod)
+        self._tables.node_table.device_ledger.undo_simulated_deletion_of_pod(pod)
 
     def _restore_units(self, units: Iterable[EvictionUnit]) -> None:
         for unit in units:
@@ -202,7 +202,7 @@ class VictimChooser:
         if sum(len(plan.nodes) for plan in plans) < gang.need:
             return None
         # The statement does not know queue limits: proposals come from the solver otherwise, which does.
-        if self._inputs.quotas.first_exceeded_queue(
+        if self._inputs.quotas.find_queue_with_exceeded_limit(
             self._tables, gang.members.queue_and_user, gang.needs, int(gang.has_no_bound_pod)
         ):
             return None
@@ -266,9 +266,9 @@ class VictimChooser:
         return [
             candidate
             for candidate in self._candidates.unprotected_candidates
-            if self._eligibility.is_reclaimable(candidate)
+            if self._eligibility.has_run_for_reclaim_min_runtime(candidate)
             # Pods that do not count against their queue take no queue above its share.
-            and self._candidates.counts_against_its_queue(candidate)
+            and self._candidates.eviction_reduces_queue_usage(candidate)
         ]
 
     def _still_running(self, options: Iterable[EvictionOption]) -> list[EvictionOption]:
@@ -304,10 +304,12 @@ class VictimChooser:
         # Victim sets that failed. A superset may still succeed, so that a cut excludes a set and its subsets only.
         cuts: tuple[IndexArray, ...] = ()
         for _ in range(MAX_ATTEMPTS_PER_GANG):
-            problem = constraints.add_to_problem(replace(self._problem(formulation, options), cuts=cuts))
+            problem = constraints.problem_with_constraints(
+                replace(self._problem(formulation, options), cuts=cuts)
+            )
             answer = choose_victims(problem, self._solver_budget, self._seed)
-            # `verify_victims` shares no code with the solver; an answer that it rejects evicts nothing.
-            if answer is None or verify_victims(problem, answer):
+            # `find_victim_faults` shares no code with the solver; an answer that it rejects evicts nothing.
+            if answer is None or find_victim_faults(problem, answer):
                 return False
             self.guard |= answer.guard
             chosen = [options[unit] for unit in answer.units.tolist()]
@@ -345,7 +347,7 @@ class VictimChooser:
             return True
         # Units that end before the reserved start are free for the head anyway.
         outlasting = (unit for unit in units if head.runs_beyond_reserved_start(unit.members.identity))
-        return head.try_deduct_placement_after_eviction(
+        return head.deduct_after_eviction_if_head_still_fits(
             placement, [place for unit in outlasting for place in unit.pods]
         )
 
@@ -399,7 +401,7 @@ class VictimChooser:
             & counted,
             ends=np.array([option.unit.ends for option in options], np.bool_),
         )
-        return relieved_rows_as_resources(problem)
+        return convert_relieved_rows_to_resources(problem)
 
     def _place_without(
         self,
@@ -483,9 +485,7 @@ def _planned(formulation: Formulation, answer: VictimSolution) -> list[PlannedPo
     ]
 
 
-def list_consolidation_options(
-    gang: PendingGang, candidates: Iterable[VictimCandidate]
-) -> list[EvictionOption]:
+def list_movable_gangs(gang: PendingGang, candidates: Iterable[VictimCandidate]) -> list[EvictionOption]:
     """Return the running gangs that consolidation may move to other nodes to make room for a pending gang.
 
     A gang may be moved if it counts against a queue, has no higher priority, is disrupted as a whole, and has no
@@ -496,7 +496,7 @@ def list_consolidation_options(
         for candidate in candidates
         if len(candidate.eviction_units) == 1
         and candidate.priority <= gang.priority
-        and not candidate.is_too_critical_for(gang)
+        and not candidate.is_too_critical_to_evict_for(gang)
         and candidate.eviction_units[0].total.any()
     ]
 
@@ -516,11 +516,11 @@ def all_gangs_fit_elsewhere(inputs: FormulationInput, units: Sequence[EvictionUn
     return not formulation.failures and placed == sum(gang.pending_pod_count for gang in gangs)
 
 
-def _as_pending(unit: EvictionUnit) -> PodGroupState:
+def _as_pending(unit: EvictionUnit) -> GangState:
     """Return the gang of a unit as it is once its controller has created the evicted pods again."""
     pods = {pod.key: _unbound(pod) for pod, _ in unit.pods}
     members = unit.members
-    return PodGroupState(members.identity, members.group, pending=pods, default_queue=members.default_queue)
+    return GangState(members.identity, members.group, pending=pods, default_queue=members.default_queue)
 
 
 def _unbound(pod: Pod) -> Pod:

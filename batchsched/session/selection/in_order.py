@@ -30,11 +30,11 @@ from batchsched.session.refusals import (
 from batchsched.session.reservations import (
     HeadReservation,
     ReservedHead,
-    compute_reservation,
-    fits_empty_cluster,
+    compute_head_reservation,
+    fits_after_running_gangs_end,
 )
 from batchsched.session.selection.selection_run import SelectionRun
-from batchsched.session.tables.gang import PendingGang, PodGroupState
+from batchsched.session.tables.gang import GangState, PendingGang
 from batchsched.session.tables.pending import OrderedGangs
 from batchsched.solver.completion import solve_single_gang
 from batchsched.solver.greedy import solve_greedy
@@ -155,14 +155,14 @@ class InOrderSelection:
     def _keep_nominated(self, gang: PendingGang) -> bool:
         """Record a gang without a place; keep the room of its nominated pods, and return whether it has any."""
         self._unplaced.append(gang)
-        kept = self._nominated.add_unplaced_pods([gang], self._run.builder.placements)
+        kept = self._nominated.add_unplaced_pods_to_node_table([gang], self._run.builder.placements)
         self._inputs = self._inputs.after_placements(kept)
         return bool(kept)
 
     def _reserve_head(self, gang: PendingGang) -> ReservedHead | None:
         """Reserve the earliest start of a gang; None if no expected end of running gangs lets it in."""
         builder = self._run.builder
-        head_reservation = compute_reservation(self._inputs, gang, builder.placements, self._now)
+        head_reservation = compute_head_reservation(self._inputs, gang, builder.placements, self._now)
         if head_reservation is not None:
             builder.head = ReservedHead(
                 gang,
@@ -170,7 +170,7 @@ class InOrderSelection:
                 head_reservation,
                 self._now,
                 strict=True,
-                announced=self._reservation_rules.should_announce(gang),
+                announced=self._reservation_rules.should_announce_reserved_start(gang),
             )
         return builder.head
 
@@ -319,7 +319,7 @@ class InOrderSelection:
     ) -> bool:
         """Return whether the head still fits after this solution; if so, the solution counts against its room."""
         demand = formulation.problem.classes.demand[solution.classes] * solution.counts[:, np.newaxis]
-        return head_reservation.try_backfill(solution.nodes, demand)
+        return head_reservation.deduct_if_head_still_fits(solution.nodes, demand)
 
     def _refuse_unplaced(
         self, gang: PendingGang, formulation: Formulation, solution: Solution
@@ -340,9 +340,9 @@ class InOrderSelection:
 
     def _full_or_stuck(self, gang: PendingGang) -> AttemptResult:
         """Return FULL if the gang fits on an empty cluster; only then it waits for running gangs to end."""
-        return AttemptResult.FULL if fits_empty_cluster(self._inputs, gang) else AttemptResult.STUCK
+        return AttemptResult.FULL if fits_after_running_gangs_end(self._inputs, gang) else AttemptResult.STUCK
 
-    def _refuse_waiting(self, waiting: Iterable[PodGroupState], head: PendingGang | None) -> None:
+    def _refuse_waiting(self, waiting: Iterable[GangState], head: PendingGang | None) -> None:
         """Refuse gangs that wait behind the head, or because of the policy if there is no head."""
         if not self._brief:
             self._refusals += [out_of_turn_refusal(members, head.key if head else "") for members in waiting]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from batchsched.session.joint.formulation import Formulation, FormulationInput, formulate_problem
-from batchsched.session.joint.proposal import JointOutcome, JointPlacer, add_gang_placed_pod_by_pod
+from batchsched.session.joint.proposal import JointOutcome, JointPlacer, outcome_with_gang_placed_pod_by_pod
 from batchsched.session.preemption.nominated import NominatedPods
 from batchsched.session.refusals import explain_refused_gangs, out_of_turn_refusal
 from batchsched.session.reservations import ReservedHead
@@ -38,14 +38,20 @@ class JointSelection:
         inputs = run.formulation_input()
         unnominated = [gang for gang in gangs if not nominated.has_nominated_pods(gang)]
         builder.head = ReservedHead.find_head(
-            inputs, unnominated, builder.placements, run.reservation_rules, nominated.pods_outside_node_table
+            inputs,
+            unnominated,
+            builder.placements,
+            run.reservation_rules,
+            nominated.nominated_pods_outside_node_table,
         )
         for window in self._windows(gangs):
             for part in nominated.split_after_nominated_gangs(window):
                 inputs = self._select_window(inputs, self._startable(part))
                 # From the next tier on, room is kept for nominated pods of this part that got no place.
-                inputs = inputs.after_placements(nominated.add_unplaced_pods(part, builder.placements))
-        builder.set_tiers_and_gap()
+                inputs = inputs.after_placements(
+                    nominated.add_unplaced_pods_to_node_table(part, builder.placements)
+                )
+        builder.compute_tiers_and_gap()
         placed = {placement.gang.members.identity for placement in builder.placements} | {""}
         return [
             gang
@@ -110,7 +116,7 @@ class JointSelection:
                 with telemetry.gang_span(gang.key):
                     inputs.feasible_nodes.precompute_feasible_nodes(part.pod_class for part in gang.parts)
         with telemetry.stage_span("formulate_problem"):
-            formulation = formulate_problem(inputs, gangs, run.tables.pending_gangs.latest_submission())
+            formulation = formulate_problem(inputs, gangs, run.tables.pending_gangs.latest_submission_time())
             if builder.head is not None:
                 formulation = builder.head.with_reservation_rows(formulation)
         placer = JointPlacer(formulation, settings, run.seed, telemetry, run.tables.pipeline.workers)
@@ -146,5 +152,7 @@ class JointSelection:
             if head is not None and head.restricts_gang(gang):
                 continue
             if placer.place_gang(gang) is None:
-                outcome = add_gang_placed_pod_by_pod(formulation, outcome, number, placer.placements[-1])
+                outcome = outcome_with_gang_placed_pod_by_pod(
+                    formulation, outcome, number, placer.placements[-1]
+                )
         return outcome

@@ -20,7 +20,7 @@ from batchsched.api.decision import Refusal
 from batchsched.errors import PluginError
 from batchsched.framework.filter_result import FilterResult
 from batchsched.framework.pod_class import PodClass
-from batchsched.framework.preemption import PreemptionHandle, filter_with_nominations, joined_reasons
+from batchsched.framework.preemption import PreemptionHandle, apply_nominations_and_extenders, joined_reasons
 from batchsched.framework.runtime.sampling import NodeSampler
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
 from batchsched.session.gangs.queue_limits import QueueLimits
@@ -28,15 +28,15 @@ from batchsched.session.joint.formulation import FormulationInput
 from batchsched.session.preemption.pod_preemption import PodPreemption
 from batchsched.session.refusals import (
     no_domain_refusal,
-    over_limit_refusal,
+    over_queue_limit_refusal,
     plugin_failure_refusal,
     rolled_back_refusal,
     unschedulable_refusal,
 )
 from batchsched.session.selection.selection_run import SelectionRun
 from batchsched.session.statement import GangPlacement, PlacedPod, PlannedPods, Statement
-from batchsched.session.tables.bound_domains import domain_of_bound_pods
-from batchsched.session.tables.gang import EqualPendingPods, PendingGang
+from batchsched.session.tables.bound_domains import domain_with_most_bound_pods
+from batchsched.session.tables.gang import GangPart, PendingGang
 from batchsched.session.tables.pending import OrderedGangs
 from batchsched.solver.problem import NONE
 
@@ -73,7 +73,7 @@ class AllowedDomains:
         names = {-1: ()} | {index: tree.names_in_subtree(index) for index in range(len(tree.names))}
         levels = {index: choice.required for index, choice in choices.items() if choice.required != NONE}
         pins = {
-            index: domain_of_bound_pods(inputs.levels, gang.members, level, names[index])
+            index: domain_with_most_bound_pods(inputs.levels, gang.members, level, names[index])
             for index, level in levels.items()
         }
         above = {index: frozenset(tree.list_ancestors(index)) for index in range(len(tree.names))}
@@ -103,7 +103,7 @@ class AllowedDomains:
         for index in self._indexes(subgroup):
             self._pins[index] = int(self._domains[self._levels[index]][node])
 
-    def limited_to_each_domain(self) -> "Iterator[AllowedDomains]":
+    def iterate_next_domain_choices(self) -> "Iterator[AllowedDomains]":
         """Yield, for each domain that may be chosen next, a copy of this object that allows only this domain.
 
         The next choice is for the gang, or else for the first subgroup, with a required level and without a chosen
@@ -151,7 +151,7 @@ class UnplaceablePod:
     `allowed` are the nodes inside the gang's fence (None: all).
     """
 
-    part: EqualPendingPods
+    part: GangPart
     pod: Pod
     scan: FilterResult
     allowed: BoolArray | None
@@ -192,7 +192,7 @@ class PodByPodPlacer:
         reported_trial: GangPlacementAttempt | None = None
         for fence in self._fences(gang):
             trial = self._try_fence(gang, fence)
-            if self._statement.keep_if_complete(trial.placement):
+            if self._statement.keep_complete_gang_or_roll_back(trial.placement):
                 self.placements.append(trial.placement)
                 self._quotas = self._quotas.after_placements(self._tables, [trial.placement])
                 return None
@@ -234,7 +234,7 @@ class PodByPodPlacer:
     def _fences(self, gang: PendingGang) -> Iterator[AllowedDomains]:
         """Yield the open fence, in which the first pod chooses a domain, and then one for each domain."""
         yield AllowedDomains.from_gang(self._inputs, gang)
-        yield from AllowedDomains.from_gang(self._inputs, gang).limited_to_each_domain()
+        yield from AllowedDomains.from_gang(self._inputs, gang).iterate_next_domain_choices()
 
     def _try_fence(self, gang: PendingGang, fence: AllowedDomains) -> GangPlacementAttempt:
         """Place as many pods of a gang as possible inside a fence; the caller finishes the gang."""
@@ -258,9 +258,11 @@ class PodByPodPlacer:
         """Return the queue with a limit below these requests [R] or this number of gangs, "" for none."""
         if not self._quotas.limits:
             return ""
-        return self._quotas.first_exceeded_queue(self._tables, gang.members.queue_and_user, used, gangs)
+        return self._quotas.find_queue_with_exceeded_limit(
+            self._tables, gang.members.queue_and_user, used, gangs
+        )
 
-    def _place_pod(self, trial: GangPlacementAttempt, part: EqualPendingPods, pod: Pod) -> bool:
+    def _place_pod(self, trial: GangPlacementAttempt, part: GangPart, pod: Pod) -> bool:
         """Place one pod on the node with the highest score, the first of equals; return whether it has a place."""
         pipeline, table = self._tables.pipeline, self._tables.node_table
         used = trial.used + part.pod_class.requests
@@ -268,7 +270,7 @@ class PodByPodPlacer:
         if exceeded_queue:
             trial.queue = exceeded_queue
             return False
-        pod_class = part.pod_class.with_pod(pod) if pipeline.reads_whole_pod(pod) else part.pod_class
+        pod_class = part.pod_class.with_example_pod(pod) if pipeline.reads_whole_pod(pod) else part.pod_class
         results = self._tables.result_cache.results_of_pod_class(part.pod_class)
         allowed = trial.fence.allowed_nodes(part.subgroup)
         scan = self._filter(
@@ -284,7 +286,7 @@ class PodByPodPlacer:
             return False
         scores = pipeline.score(pod_class, feasible, table, scan.state, results)
         node = int(feasible[int(np.argmax(scores))])
-        plan = PlannedPods(EqualPendingPods(part.pod_class, part.subgroup, (pod,)), (node,), (1,))
+        plan = PlannedPods(GangPart(part.pod_class, part.subgroup, (pod,)), (node,), (1,))
         self._statement.reserve_and_permit_pods(trial.placement, plan, scan.state)
         if not trial.placement.refusal.ok:
             return False
@@ -303,7 +305,7 @@ class PodByPodPlacer:
                 tables.pipeline, shown, tables.node_table, scan, self._preemption.nominations
             )
             extend = partial(tables.pipeline.run_extender_filters, pod_class, table=tables.node_table)
-            return filter_with_nominations(handle, extend, allowed, self._sampling)
+            return apply_nominations_and_extenders(handle, extend, allowed, self._sampling)
         if self._sampling is not None:
             scan = self._sampling.limit_to_sample(scan, allowed)
         return tables.pipeline.run_extender_filters(pod_class, scan, tables.node_table)
@@ -366,7 +368,7 @@ def _refusal(gang: PendingGang, trial: GangPlacementAttempt, postfilter_message:
     if trial.placement.final:
         return rolled_back_refusal(trial.placement, timed_out=False)
     if trial.queue:
-        return over_limit_refusal(gang, trial.queue)
+        return over_queue_limit_refusal(gang, trial.queue)
     if trial.scan is not None and not trial.fenced:
         return unschedulable_refusal(gang, trial.scan, postfilter_message)
     return no_domain_refusal(gang)

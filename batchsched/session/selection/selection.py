@@ -22,7 +22,7 @@ from batchsched.session.tables.session_tables import SessionTables
 PERMIT_TIMEOUT_MESSAGE = "the gang waited at Permit longer than scheduleTimeoutSeconds"
 
 
-def revisit_waiting_gangs(run: SelectionRun, held: Sequence[HeldGang]) -> frozenset[str]:
+def call_permit_again_for_waiting_gangs(run: SelectionRun, held: Sequence[HeldGang]) -> frozenset[str]:
     """Call Permit again for gangs that wait at Permit, before any other gang can take their nodes.
 
     Returns:
@@ -105,9 +105,9 @@ def select_gangs(run: SelectionRun, pending: OrderedGangs) -> None:
             else JointSelection(run, nominated)
         )
         unplaced = strategy.place_pending_gangs(pending)
-        builder.nominated += nominated.nominated_pods_outside_session
+        builder.nominated += nominated.nominated_pods_of_gangs_outside_session
         # Preemption may place gangs on their nominated nodes again, so these pods must not count twice.
-        nominated.remove_participating_pods()
+        nominated.remove_participating_pods_from_node_table()
         _make_room(run, list(unplaced))
         # Last, since a gang that pods are evicted for needs no reservation.
         builder.add_head_reservation()

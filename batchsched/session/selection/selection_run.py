@@ -18,7 +18,7 @@ from batchsched.session.joint.formulation import FeasibleNodesByPodClass, Formul
 from batchsched.session.refusals import rolled_back_refusal
 from batchsched.session.reservations import ReservationRules
 from batchsched.session.statement import Statement
-from batchsched.session.tables.gang import PendingGang, PodGroupState
+from batchsched.session.tables.gang import GangState, PendingGang
 from batchsched.session.tables.pending import OrderedGangs
 from batchsched.session.tables.session_tables import SessionTables
 from batchsched.solver.relaxation.budget import ExplanationBudget
@@ -96,7 +96,7 @@ class SelectionRun:
         """The rules for reserved starts: which the session announces, and which must not be delayed."""
         return ReservationRules.from_profile(self.profile, self.previous_reservations, self.now)
 
-    def eligible_gang_or_record_refusal(self, members: PodGroupState) -> PendingGang | None:
+    def eligible_gang_or_record_refusal(self, members: GangState) -> PendingGang | None:
         """Return a gang with the pods that may be placed now, or record its refusal and return None.
 
         If none of its pods may be placed now, return None without a refusal. Call this method once for each gang of a

@@ -4,14 +4,14 @@ from collections import Counter
 from collections.abc import Collection
 
 from batchsched.api.core.pod import SUB_GROUP_LABEL
-from batchsched.session.tables.gang import PodGroupState
+from batchsched.session.tables.gang import GangState
 from batchsched.session.tables.topology_levels import TopologyLevels
 from batchsched.solver.problem import NONE
 
 
 def count_bound_pods_by_domain(
     levels: TopologyLevels,
-    members: PodGroupState,
+    members: GangState,
     level: int,
     subgroups: Collection[str],
     *,
@@ -36,8 +36,8 @@ def count_bound_pods_by_domain(
     )
 
 
-def domain_of_bound_pods(
-    levels: TopologyLevels, members: PodGroupState, level: int, subgroups: Collection[str]
+def domain_with_most_bound_pods(
+    levels: TopologyLevels, members: GangState, level: int, subgroups: Collection[str]
 ) -> int:
     """Return the domain of a topology level that has most bound pods of a gang; NONE if no domain has any.
 

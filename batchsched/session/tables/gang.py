@@ -33,13 +33,13 @@ class EntitlementClass(IntEnum):
     BORROWING = 3
 
     @property
-    def share_name(self) -> str:
+    def name_in_decision(self) -> str:
         """The name of the entitlement class, as a decision shows it in the field `share`."""
         return self.name.lower()
 
 
 @dataclass(slots=True)
-class GangCache:
+class CachedGangResults:
     """Results that are computed from the pods of one gang, cached until one of these pods or the PodGroup changes.
 
     A new cache replaces this one when a pod or the PodGroup changes.
@@ -55,10 +55,10 @@ class GangCache:
       gang_eligibility: (mark of the `GangEligibilityCheck`, pending gang, the gang to try or its refusal); written by
         `GangEligibilityCheck.eligible_gang_or_refusal`.
       entitled: (pending gang, the same in an entitlement class); written by `fair_share_order`.
-      fits_empty_cluster: (pending gang, whether it fits when all running gangs have ended); written by
-        `reservations.fits_empty_cluster`.
-      user: the user of the gang's oldest pod; written by `PodGroupState.user`.
-      stated_queue: the queue that the gang's oldest pod names; written by `PodGroupState.queue`.
+      fits_after_running_gangs_end: (pending gang, whether it fits when all running gangs have ended); written by
+        `reservations.fits_after_running_gangs_end`.
+      user: the user of the gang's oldest pod; written by `GangState.user`.
+      stated_queue: the queue that the gang's oldest pod names; written by `GangState.queue`.
     """
 
     pending: "PendingGang | None" = None
@@ -66,17 +66,17 @@ class GangCache:
     problem_at_later_time: "tuple[PendingGang, Problem] | None" = None
     gang_eligibility: "tuple[object, PendingGang, PendingGang | Refusal] | None" = None
     entitled: "tuple[PendingGang, PendingGang] | None" = None
-    fits_empty_cluster: "tuple[PendingGang | None, bool] | None" = None
+    fits_after_running_gangs_end: "tuple[PendingGang | None, bool] | None" = None
     user: str | None = None
     stated_queue: str | None = None
 
-    def clear_node_results(self) -> None:
+    def drop_results_that_depend_on_nodes(self) -> None:
         """Drop the cached values of the gang that were computed from the nodes."""
-        self.problem_at_later_time = self.fits_empty_cluster = None
+        self.problem_at_later_time = self.fits_after_running_gangs_end = None
 
 
 @dataclass(slots=True)
-class PodGroupState:
+class GangState:
     """The pending and bound pods of one gang. This is the mutable record from which `PendingGang` is computed.
 
     Args:
@@ -95,7 +95,7 @@ class PodGroupState:
     bound: dict[str, tuple[Pod, int]] = field(default_factory=dict)
     default_queue: str = DEFAULT_QUEUE
     slot: int = -1
-    cache: GangCache = field(default_factory=GangCache)
+    cache: CachedGangResults = field(default_factory=CachedGangResults)
 
     @property
     def is_single_pod(self) -> bool:
@@ -153,7 +153,7 @@ class PodGroupState:
 
     def _oldest_pod(self) -> Pod | None:
         """Return the first pod by creation time and name, None if the gang has none. Pods are added in any order."""
-        return min(self._pods, key=creation_sort_key, default=None)
+        return min(self._pods, key=pod_creation_sort_key, default=None)
 
     @property
     def queue_and_user(self) -> tuple[str, str]:
@@ -224,7 +224,7 @@ class PodGroupState:
             self.bound = {key: (pod, index.get(pod.node, -1)) for key, (pod, _) in self.bound.items()}
             self.cache.running = None
 
-    def is_complete_without(self, pod: Pod, count: GangPodCounts) -> bool:
+    def are_subgroups_complete_without_pod(self, pod: Pod, count: GangPodCounts) -> bool:
         """Return True if every subGroup and topology slice still has its minimum of pods without the given pod.
 
         Args:
@@ -297,11 +297,11 @@ class PodCountsByGang:
       gangs: all gangs by identity. Their owner calls `invalidate_counts` when a gang changes.
     """
 
-    def __init__(self, gangs: Mapping[str, PodGroupState]) -> None:
+    def __init__(self, gangs: Mapping[str, GangState]) -> None:
         self._gangs = gangs
         self._counts: dict[str, GangPodCounts] = {}
 
-    def gang_state(self, identity: str) -> PodGroupState | None:
+    def gang_state(self, identity: str) -> GangState | None:
         """Return the pending and bound pods of a gang, None if the gang does not exist."""
         return self._gangs.get(identity)
 
@@ -310,14 +310,14 @@ class PodCountsByGang:
         identity = gang_identity(pod)
         return self._counts.get(identity) or self.pod_counts_of_gang(self._gangs[identity])
 
-    def pod_counts_of_gang(self, members: PodGroupState) -> GangPodCounts:
+    def pod_counts_of_gang(self, members: GangState) -> GangPodCounts:
         """Return the pod counts of a gang, computed on first use."""
         count = self._counts.get(members.identity)
         if count is None:
             count = self._counts[members.identity] = members.to_pod_counts()
         return count
 
-    def find_gang_counts_of_pod(self, pod: Pod) -> GangPodCounts | None:
+    def gang_counts_of_named_pod(self, pod: Pod) -> GangPodCounts | None:
         """Return the pod counts of a pod's gang; None if the pod has no name and represents a pod class.
 
         The pods of the class may belong to several gangs.
@@ -330,7 +330,7 @@ class PodCountsByGang:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class EqualPendingPods:
+class GangPart:
     """The pending pods of a gang that belong to one subGroup and one pod class.
 
     They are in the order in which they are placed.
@@ -370,13 +370,13 @@ class PendingGang:
       behind: identity of the gang that must start first, since their queue is strict; "" for none.
     """
 
-    members: PodGroupState
+    members: GangState
     queue: str
     priority: int
     created: float
     estimate: float
     need: int
-    parts: tuple[EqualPendingPods, ...]
+    parts: tuple[GangPart, ...]
     share: float
     needs: IntArray
     entitled: EntitlementClass = EntitlementClass.ALL
@@ -415,7 +415,7 @@ class PendingGang:
         return not self.members.bound and not self.follows
 
 
-def sum_smallest_requests(parts: Sequence[EqualPendingPods], need: int, resources: int) -> IntArray:
+def sum_smallest_requests(parts: Sequence[GangPart], need: int, resources: int) -> IntArray:
     """Return for each resource the sum of the `need` smallest pod requests in these parts of a gang."""
     if len(parts) == 1:
         return parts[0].pod_class.requests * min(need, len(parts[0].pods))
@@ -428,7 +428,7 @@ def sum_smallest_requests(parts: Sequence[EqualPendingPods], need: int, resource
     return total
 
 
-def creation_sort_key(pod: Pod) -> tuple[str, str]:
+def pod_creation_sort_key(pod: Pod) -> tuple[str, str]:
     """Return the key by which the pods of a gang are sorted: creation time, then name.
 
     It does not depend on the order of watch events.

@@ -19,7 +19,7 @@ from batchsched.queues.gang_order import (
     IntArray,
     gang_indexes_in_order,
 )
-from batchsched.session.tables.gang import PendingGang, PodGroupState
+from batchsched.session.tables.gang import GangState, PendingGang
 
 _PRIORITY, _CREATED, _ESTIMATE, _SIZE, _SHARE, _PARTIALLY_BOUND, _ARRIVAL = range(7)
 _MIN_SLOTS = 64
@@ -38,7 +38,7 @@ class OrderedGangs:
       room: [W] the share of the cluster that must still be free after the gang has started, as the policy states.
     """
 
-    members: list[PodGroupState]
+    members: list[GangState]
     needs: IntArray
     columns: GangColumns
     partially_bound: BoolArray
@@ -57,7 +57,7 @@ class PendingGangs:
     def __init__(self, resources: int) -> None:
         self._columns = np.zeros((7, _MIN_SLOTS))
         self._needs = np.zeros((_MIN_SLOTS, resources), np.int64)
-        self._members: list[PodGroupState | None] = []
+        self._members: list[GangState | None] = []
         """By slot; None for an empty slot."""
         self._seniority: list[tuple[float, str, str]] = []
         self._highest_seniority = _NO_SENIORITY
@@ -71,7 +71,7 @@ class PendingGangs:
         """Return the number of pending gangs."""
         return self._count
 
-    def __iter__(self) -> Iterator[PodGroupState]:
+    def __iter__(self) -> Iterator[GangState]:
         """Iterate over the pending gangs, in arbitrary order."""
         return (members for members in self._members if members is not None)
 
@@ -110,7 +110,7 @@ class PendingGangs:
         self._next_arrival = len(slots)
         self._arrivals_in_order = True
 
-    def remove_gang(self, members: PodGroupState) -> None:
+    def remove_gang(self, members: GangState) -> None:
         """Remove a gang from the table of pending gangs, if the table contains it."""
         if members.slot < 0:
             return
@@ -123,7 +123,7 @@ class PendingGangs:
             self._compact()
 
     def order_by_policy(
-        self, policy: GangOrderPolicy, now: float, among: Iterable[PodGroupState] | None = None
+        self, policy: GangOrderPolicy, now: float, among: Iterable[GangState] | None = None
     ) -> OrderedGangs:
         """Return pending gangs in the order of a policy, except that partially bound gangs come first.
 
@@ -155,7 +155,7 @@ class PendingGangs:
             members, self._needs[slots], columns.select_gangs(positions), partially_bound[positions], room
         )
 
-    def latest_submission(self) -> float:
+    def latest_submission_time(self) -> float:
         """Return the latest submission time of all pending gangs, in seconds since 1970; 0 if no gang is pending."""
         used_slots = self._used_slots[: len(self._members)]
         return float(self._columns[_CREATED, : len(self._members)][used_slots].max(initial=0.0))
@@ -171,7 +171,7 @@ class PendingGangs:
             arrival=columns[_ARRIVAL].astype(np.int64),
         )
 
-    def _take_slot(self, members: PodGroupState) -> int:
+    def _take_slot(self, members: GangState) -> int:
         """Return a new slot at the end of the columns, which double their length when they are full."""
         slot = len(self._members)
         if slot == len(self._used_slots):

@@ -20,14 +20,14 @@ from batchsched.api.core.requests import (
 from batchsched.api.gang import gang_identity
 from batchsched.api.priority import PriorityTable
 from batchsched.api.snapshot import Snapshot
-from batchsched.api.unsupported_fields import describe_unsupported_spec_field
+from batchsched.api.unsupported_fields import describe_unsupported_pod_spec_field
 from batchsched.errors import InvalidQuantity, PluginError
 from batchsched.framework.plugin_support.default_selectors import find_controller_with_pod_selector
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.status import IntArray
 from batchsched.session.tables.claim_states import ClaimStates
-from batchsched.session.tables.gang import EqualPendingPods, PodCountsByGang, PodGroupState
+from batchsched.session.tables.gang import GangPart, GangState, PodCountsByGang
 
 NO_SIGNATURE: Final = -1
 """The signature of a spec that belongs to no pod class: it is invalid, or names the node of its pod."""
@@ -121,7 +121,7 @@ class PodSpecIndex:
             failures[0] if failures else None,
             unsupported_field=""
             if pod.node
-            else describe_unsupported_spec_field(
+            else describe_unsupported_pod_spec_field(
                 pod.spec, allocates_devices=self._pipeline.allocates_devices
             ),
         )
@@ -251,7 +251,7 @@ class PodClassTable:
         self._recorded_specs: set[int] = set()
         """The ids of the specs with recorded label keys; `PodSpecIndex` keeps these specs alive."""
 
-    def record_label_keys(self, pod: Pod) -> bool:
+    def record_selector_label_keys(self, pod: Pod) -> bool:
         """Record the label keys that a new pod's selectors read.
 
         Return True if that invalidates all existing pod classes.
@@ -331,7 +331,7 @@ class PodClassTable:
                     self._represented_classes.setdefault(key, set()).add(identity)
         return pod_class
 
-    def forget_represented_classes(self, pods_and_claims: Iterable[str]) -> None:
+    def forget_classes_represented_by(self, pods_and_claims: Iterable[str]) -> None:
         """Forget pod classes that are represented by a given pod or by a pod with a given ResourceClaim.
 
         The pod may be gone, or its claim may have changed, so that it differs from the other pods of the class.
@@ -351,9 +351,7 @@ class PodClassTable:
         forgotten, self._forgotten_classes = self._forgotten_classes, []
         return forgotten
 
-    def gang_parts_of(
-        self, members: PodGroupState, pods: Sequence[Pod], priority: int
-    ) -> tuple[EqualPendingPods, ...]:
+    def gang_parts_of(self, members: GangState, pods: Sequence[Pod], priority: int) -> tuple[GangPart, ...]:
         """Return the parts of a gang: its pods grouped by pod class and subGroup, in the order of their first pods."""
         group = members.group
         subgroup_index = (
@@ -379,7 +377,7 @@ class PodClassTable:
             part_pods.append(pod)
         rank_label = group.spec.rank_label if group is not None else None
         return tuple(
-            EqualPendingPods(
+            GangPart(
                 classes[class_id],
                 subgroup,
                 tuple(part_pods if rank_label is None else sort_by_rank(part_pods, rank_label)),

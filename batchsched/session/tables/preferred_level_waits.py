@@ -42,7 +42,10 @@ class PreferredLevelWaits:
         ends = tuple(
             0.0 if end and self._requires_as_narrow(name, topology) else end
             for name, topology, end in zip(
-                names, group.topology_requirements, group.preferred_level_deadlines, strict=True
+                names,
+                group.topologies_of_pod_group_and_subgroups,
+                group.preferred_level_deadlines,
+                strict=True,
             )
         )
         if any(ends):
@@ -87,7 +90,8 @@ class PreferredLevelWaits:
         if waiting is None or not any(waiting.required):
             return ""
         end, topology = max(
-            zip(waiting.ends, waiting.group.topology_requirements, strict=True), key=lambda wait: wait[0]
+            zip(waiting.ends, waiting.group.topologies_of_pod_group_and_subgroups, strict=True),
+            key=lambda wait: wait[0],
         )
         level = topology.preferred if topology is not None else None
         return f"its preferred level {level} is required until {format_timestamp(end)} (preferredWaitSeconds)"
@@ -100,7 +104,7 @@ def _with_required_levels(group: PodGroup, required: tuple[bool, ...]) -> PodGro
         topology.model_copy(update={"required": topology.preferred})
         if topology is not None and is_required
         else topology
-        for topology, is_required in zip(group.topology_requirements, required, strict=True)
+        for topology, is_required in zip(group.topologies_of_pod_group_and_subgroups, required, strict=True)
     )
     sub_groups = tuple(
         sub.model_copy(update={"topology": topology})

@@ -19,7 +19,7 @@ from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.decision import SetAside
-from batchsched.api.gang import gang_identity, gang_namespace, possible_gang_identities
+from batchsched.api.gang import gang_identity, gang_namespace, identities_of_gang_key
 from batchsched.api.queue_access import QueueAccess
 from batchsched.api.snapshot import Snapshot
 from batchsched.errors import PluginError
@@ -31,18 +31,18 @@ from batchsched.framework.status import BoolArray, IntArray
 from batchsched.ports.cluster import ClusterChanges
 from batchsched.queues.tree import QueueTree
 from batchsched.session.tables.gang import (
-    GangCache,
+    CachedGangResults,
+    GangState,
     PendingGang,
     PodCountsByGang,
-    PodGroupState,
     RunningGang,
-    creation_sort_key,
+    pod_creation_sort_key,
     sum_smallest_requests,
 )
 from batchsched.session.tables.pending import PendingGangs
 from batchsched.session.tables.pod_classes import PodClassTable, PodSpecIndex
 from batchsched.session.tables.preferred_level_waits import PreferredLevelWaits
-from batchsched.state.resource_names import ResourceNames
+from batchsched.state.resource_names import ResourceColumnNames
 
 T = TypeVar("T")
 GPU_SUFFIX = "/gpu"
@@ -50,7 +50,7 @@ UNBOUNDED_AMOUNT = 2**40
 """Stands for an amount without limit: more than one node ever offers, and small enough to be summed over all nodes."""
 
 
-def dominant_share_mask(resources: Iterable[str]) -> BoolArray:
+def mask_dominant_share_resources(resources: Iterable[str]) -> BoolArray:
     """Return a mask by resource [R]: True for cpu, memory and GPUs, which determine dominant shares."""
     return np.array([name in ("cpu", "memory") or name.endswith(GPU_SUFFIX) for name in resources], np.bool_)
 
@@ -76,7 +76,7 @@ class SessionTables:
     """
 
     def __init__(self, snapshot: Snapshot, pipeline: Pipeline, pause: Pause = do_not_pause) -> None:
-        self.gangs: dict[str, PodGroupState] = {}
+        self.gangs: dict[str, GangState] = {}
         """All gangs with a PodGroup or pods, by identity."""
         # Ties are decided by the order of objects, which must not be that of documents in a file.
         # Without classes, no device serves an extended resource of a pod.
@@ -104,7 +104,7 @@ class SessionTables:
         self.result_cache = ResultCache(self.node_table)
         self.counts = PodCountsByGang(self.gangs)
         # A method of `counts`, not of the tables: a reference back would keep old tables alive until a collection.
-        self.node_table.gang_of = self.counts.find_gang_counts_of_pod
+        self.node_table.gang_of = self.counts.gang_counts_of_named_pod
         self.classes = PodClassTable(
             snapshot,
             pipeline,
@@ -116,13 +116,13 @@ class SessionTables:
         self.requests_and_nonzero = self.classes.requests_and_nonzero
         """Returns ([R] requests, [2] requests for scoring) of a pod."""
         self.pending_gangs = PendingGangs(len(self.node_table.resources))
-        self.running: dict[str, PodGroupState] = {}
+        self.running: dict[str, GangState] = {}
         """Gangs with bound pods, by identity."""
-        self.incomplete: dict[str, PodGroupState] = {}
+        self.incomplete: dict[str, GangState] = {}
         """PodGroups with fewer pods than their minimum of which none is pending, by identity."""
         self.preferred_level_waits = PreferredLevelWaits(snapshot.topologies)
         """The waits of PodGroups for a preferred topology level."""
-        self.nominated: dict[str, PodGroupState] = {}
+        self.nominated: dict[str, GangState] = {}
         """Gangs with a nominated pending pod, by identity."""
         self._classify_resources()
         self._sum_nodes()
@@ -136,7 +136,7 @@ class SessionTables:
 
     def _classify_resources(self) -> None:
         names = self.node_table.resources
-        self.share_resources = dominant_share_mask(names)
+        self.share_resources = mask_dominant_share_resources(names)
         self._unaccounted = np.array([self.pipeline.ignores_resource(name) for name in names], np.bool_)
         """[R] resources that an extender accounts for instead of the nodes."""
 
@@ -144,16 +144,16 @@ class SessionTables:
         """Return a pod's requests as an array by resource [R]; entry 0, the resource `pods`, is 1."""
         return self.classes.request_vector(pod)
 
-    def _resource_names(self, snapshot: Snapshot, pause: Pause) -> ResourceNames:
-        spec_numbers = count()
+    def _resource_names(self, snapshot: Snapshot, pause: Pause) -> ResourceColumnNames:
+        distinct_spec_numbers = count()
 
         def requests_of(pod: Pod) -> dict[str, int]:
             """Return the requests of a pod, which are computed once for each distinct spec."""
-            if next(spec_numbers) % PODS_BETWEEN_PAUSES == 0:
+            if next(distinct_spec_numbers) % PODS_BETWEEN_PAUSES == 0:
                 pause()
             return self.specs.requests_of(pod)
 
-        return ResourceNames(snapshot, requests_of)
+        return ResourceColumnNames(snapshot, requests_of)
 
     def _add_objects(self, snapshot: Snapshot, pause: Pause) -> None:
         for group in snapshot.pod_groups:
@@ -171,7 +171,7 @@ class SessionTables:
             return self.pipeline.object_selector_label_keys(snapshot)
         except PluginError as error:
             # The failure affects every session over these tables, so every decision reports it.
-            self.record_failure(error)
+            self.record_plugin_failure(error)
             self._lasting_failures = dict(self.plugin_failures)
             return None
 
@@ -180,7 +180,7 @@ class SessionTables:
         column = self.node_table.column
         return [name for name in requests if name not in column and not self.pipeline.ignores_resource(name)]
 
-    def record_failure(self, error: PluginError) -> None:
+    def record_plugin_failure(self, error: PluginError) -> None:
         """Record a plugin failure that concerns no particular pod, so that the decision reports it."""
         self.plugin_failures[str(error)] = SetAside("", f"plugin {error.plugin}", "", str(error))
 
@@ -196,7 +196,7 @@ class SessionTables:
         for pod in changes.removed_pods:
             self.remove_pod(pod)
         for pod in changes.ended_pods:
-            self.node_table.device_ledger.release_ended_pod(pod)
+            self.node_table.device_ledger.release_devices_of_ended_pod(pod)
         for pod in changes.bound_pods:
             self.replace_pending_by_bound_pod(pod)
         for pod in changes.added_pods:
@@ -211,7 +211,7 @@ class SessionTables:
         table, before, objects = self.node_table, self.snapshot, dict(changes.objects)
         if not self.pipeline.allocates_devices:
             objects.pop("device_classes", None)
-        table.replace_objects(objects)
+        table.replace_cluster_objects(objects)
         self.snapshot = table.cluster_objects
         has_other_results = not DEVICE_KINDS.isdisjoint(objects)
         if has_other_results:
@@ -223,10 +223,10 @@ class SessionTables:
         for identity in self.classes.claim_states.update_claims(changes.claims, changes.removed_claims):
             self._form_gang_again(self.gangs[identity])
         claims = (*(claim.key for claim in changes.claims), *changes.removed_claims)
-        self.classes.forget_represented_classes(claims)
+        self.classes.forget_classes_represented_by(claims)
         if has_other_results:
             for members in self.pending_gangs:
-                members.cache.clear_node_results()
+                members.cache.drop_results_that_depend_on_nodes()
 
     def _follow_topologies(self, snapshot: Snapshot) -> None:
         """Let plugins judge a node again if its NodeResourceTopology changed since an earlier snapshot."""
@@ -276,7 +276,7 @@ class SessionTables:
         # Dominant shares are fractions of the whole cluster: they change with its total, and only with it.
         total_changed = not np.array_equal(previous_total, self._total)
         for members in self.pending_gangs:
-            members.cache.clear_node_results()
+            members.cache.drop_results_that_depend_on_nodes()
             if total_changed:
                 self._form_gang_again(members)
 
@@ -305,8 +305,8 @@ class SessionTables:
         """Add a pod to the session's tables: to its node if it is bound, otherwise to its gang's pending pods."""
         self._mark_changed(self._add_pod_to_gang(pod))
 
-    def _add_pod_to_gang(self, pod: Pod) -> PodGroupState:
-        self._are_classes_too_wide |= self.classes.record_label_keys(pod)
+    def _add_pod_to_gang(self, pod: Pod) -> GangState:
+        self._are_classes_too_wide |= self.classes.record_selector_label_keys(pod)
         key = pod.key
         members = self._members(gang_identity(pod))
         if pod.node:
@@ -335,7 +335,7 @@ class SessionTables:
         """Remove from the session's tables a pod that was deleted or has finished."""
         key = pod.key
         if pod.spec.resource_claims:
-            self.classes.forget_represented_classes((key,))
+            self.classes.forget_classes_represented_by((key,))
         members = self.gangs[gang_identity(pod)]
         pending = members.pending.pop(key, None)
         if pending is not None:
@@ -354,15 +354,15 @@ class SessionTables:
         if not pods:
             del self._pods_on_unknown_nodes[pod.node]
 
-    def _members(self, identity: str) -> PodGroupState:
+    def _members(self, identity: str) -> GangState:
         members = self.gangs.get(identity)
         if members is None:
             default_queue = self.queue_access.default_queue(gang_namespace(identity))
-            members = self.gangs[identity] = PodGroupState(identity, None, default_queue=default_queue)
+            members = self.gangs[identity] = GangState(identity, None, default_queue=default_queue)
         return members
 
-    def _mark_changed(self, members: PodGroupState) -> None:
-        members.cache = GangCache()
+    def _mark_changed(self, members: GangState) -> None:
+        members.cache = CachedGangResults()
         self.counts.invalidate_counts(members.identity)
         self._changed[members.identity] = None
 
@@ -371,7 +371,7 @@ class SessionTables:
         # Explanations build tables hundreds of times a minute. Without this, all of them stay in memory until the next
         # full collection, which is rare: the collector counts objects and not the bytes of arrays.
         for members in self.gangs.values():
-            members.cache = GangCache()
+            members.cache = CachedGangResults()
 
     # For one session
 
@@ -424,7 +424,7 @@ class SessionTables:
                 if pending is not None and any(id(part.pod_class) in forgotten for part in pending.parts):
                     self._form_gang_again(members)
 
-    def _form_gang_again(self, members: PodGroupState) -> None:
+    def _form_gang_again(self, members: GangState) -> None:
         """Let `refresh` form the parts of a gang again, since the classes of its pods may be others."""
         members.cache.pending = None
         self._changed[members.identity] = None
@@ -458,20 +458,20 @@ class SessionTables:
         return frozenset(entry.object for entry in self.snapshot.set_aside)
 
     @cached_property
-    def set_aside_pod_counts(self) -> Counter[str]:
+    def counts_of_set_aside_pods_by_namespace(self) -> Counter[str]:
         """The number of pods that were set aside, by namespace."""
         kinds_and_names = (name.partition(" ") for name in self.set_aside_names)
         return Counter(name.partition("/")[0] for kind, _, name in kinds_and_names if kind == "Pod")
 
-    def find_gang(self, key: str) -> PodGroupState | None:
+    def find_gang(self, key: str) -> GangState | None:
         """Return the gang of the PodGroup or single pod with this `namespace/name`; None if there is none.
 
         A PodGroup takes precedence over a single pod of the same name.
         """
-        pod_group, single_pod = possible_gang_identities(key)
+        pod_group, single_pod = identities_of_gang_key(key)
         return self.gangs.get(pod_group) or self.gangs.get(single_pod)
 
-    def pending_gang(self, members: PodGroupState) -> PendingGang:
+    def pending_gang(self, members: GangState) -> PendingGang:
         """Return the pending pods of a gang, grouped by pod class and subGroup, with their requests.
 
         The result is cached until the gang or the nodes change.
@@ -479,7 +479,9 @@ class SessionTables:
         if members.cache.pending is not None:
             return members.cache.pending
         group = members.group
-        pods = sorted((pod for pod in members.pending.values() if not pod.terminating), key=creation_sort_key)
+        pods = sorted(
+            (pod for pod in members.pending.values() if not pod.terminating), key=pod_creation_sort_key
+        )
         priority = self.classes.priorities.gang_priority(group, pods)
         parts = self.classes.gang_parts_of(members, pods, priority)
         if len(parts) > 1:
@@ -500,7 +502,7 @@ class SessionTables:
         )
         return members.cache.pending
 
-    def running_gang(self, members: PodGroupState) -> RunningGang:
+    def running_gang(self, members: GangState) -> RunningGang:
         """Return the resources that the bound pods of a gang use on each node, and the expected end of the gang."""
         if members.cache.running is None:
             bound = [(pod, node) for pod, node in members.bound.values() if node >= 0]

@@ -6,13 +6,13 @@ from typing import Final
 import numpy as np
 
 from batchsched.api.crd.podgroup import NO_TOPOLOGY, PodGroup, SubGroupTopology, TopologyRequest
-from batchsched.api.external.pod_group import is_external
+from batchsched.api.external.pod_group import is_converted_from_external
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.solver.problem import NONE, IndexArray
 
 
-class UnknownLevel(Exception):
+class UnknownLevelError(Exception):
     """The error that is raised if a PodGroup names a Topology or a topology level that does not exist."""
 
 
@@ -68,12 +68,12 @@ class TopologyLevels:
         """Return the topology levels that a gang requires and prefers for all its pods together.
 
         Raises:
-          UnknownLevel: the topology or a level does not exist.
+          UnknownLevelError: the topology or a level does not exist.
         """
         if group is None or group.spec.topology is None:
             return ANYWHERE
         topology = group.spec.topology
-        if is_external(group) and not self._has_level(topology.name, topology.preferred):
+        if is_converted_from_external(group) and not self._has_level(topology.name, topology.preferred):
             # A preference of another scheduler refuses no gang.
             topology = topology.model_copy(update={"preferred": None})
         return self._choice(topology.name, topology)
@@ -84,7 +84,7 @@ class TopologyLevels:
         A subGroup that names no topology uses the gang's.
 
         Raises:
-          UnknownLevel: the topology or a level does not exist.
+          UnknownLevelError: the topology or a level does not exist.
         """
         if group is None:
             return ()
@@ -134,9 +134,11 @@ class TopologyLevels:
         spec = self._specs.get(topology)
         if spec is None:
             existing = ", ".join(sorted(self._specs)) or "none"
-            raise UnknownLevel(f"no Topology is named {topology!r}; there are: {existing}")
+            raise UnknownLevelError(f"no Topology is named {topology!r}; there are: {existing}")
         index = spec.find_level_index(level)
         if index is None:
             existing = ", ".join(item.name for item in spec.levels)
-            raise UnknownLevel(f"Topology {topology!r} has no level {level!r}; its levels are: {existing}")
+            raise UnknownLevelError(
+                f"Topology {topology!r} has no level {level!r}; its levels are: {existing}"
+            )
         return self._index[topology, spec.levels[index].name]

@@ -16,7 +16,11 @@ import numpy as np
 from batchsched.solver.exact import solve_exact
 from batchsched.solver.improvement.neighbourhood import GangNeighbourhood
 from batchsched.solver.improvement.subproblem import NeighbourhoodProblem
-from batchsched.solver.objective import compare_solutions, compare_tier_values, max_tier_values
+from batchsched.solver.objective import (
+    compare_objectives_by_tier,
+    compare_solutions,
+    objective_upper_bounds_by_tier,
+)
 from batchsched.solver.problem import FloatArray, IntArray, Problem, Solution, SolverBudget
 from batchsched.solver.tiered.tier_solver import TIER_GAP
 
@@ -137,10 +141,10 @@ def _with_valid_bounds(problem: Problem, better: Solution, before: Solution) -> 
 
     A bound holds if each tier above has at least the value for which it was found.
     """
-    bound = max_tier_values(problem)
+    bound = objective_upper_bounds_by_tier(problem)
     for tier in range(len(bound)):
         bound[tier] = before.bound[tier]
         pair = better.objective[tier : tier + 1], before.objective[tier : tier + 1]
-        if compare_tier_values(*pair) < 0:
+        if compare_objectives_by_tier(*pair) < 0:
             break
     return replace(better, bound=np.maximum(bound, better.objective))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from batchsched.ports.workers import SolverWorkers
-from batchsched.solver.completion import place_remaining_gangs
+from batchsched.solver.completion import place_gangs_that_greedy_missed
 from batchsched.solver.cpsat import UNITS_PER_PAIR, estimate_solve_work
 from batchsched.solver.improvement.neighbourhood import NeighbourhoodChooser
 from batchsched.solver.improvement.step import UNITS_PER_STEP, SearchStep, SharedSearchInput, StepResult
@@ -110,19 +110,21 @@ class _Schedule:
         """Whether the next step places all gangs of its tier and of all lower tiers again, not only a part of them."""
         return self.step < self.tiers or self.due > 0
 
-    def after_step_without_gain(self) -> "_Schedule":
+    def schedule_after_step_without_gain(self) -> "_Schedule":
         """Return the remaining schedule after a step without an improvement: the next tier has its turn."""
         turns = self.turns[1:] or _all_turns(self.tiers)
         due = max(0, self.due - 1)
         return replace(self, turns=turns, step=self.step + 1, idle=self.idle + 1, due=due)
 
-    def after_gain(self) -> "_Schedule":
+    def schedule_after_gain(self) -> "_Schedule":
         """Return the remaining schedule after a step with an improvement: all lower tiers are next."""
         below = range(self.next_tier + 1, self.tiers)
-        turns = (*below, *self.after_step_without_gain().turns)
-        return replace(self.after_step_without_gain(), turns=turns, idle=0, due=len(below), proved=NO_TIER)
+        turns = (*below, *self.schedule_after_step_without_gain().turns)
+        return replace(
+            self.schedule_after_step_without_gain(), turns=turns, idle=0, due=len(below), proved=NO_TIER
+        )
 
-    def after_proof(self, step: SearchStep) -> "_Schedule":
+    def schedule_after_proof(self, step: SearchStep) -> "_Schedule":
         """Return the remaining schedule after a step with a solution proved to be within the accepted gap.
 
         If the step placed all gangs of its tier and of the lower tiers again, further steps of this kind are useless,
@@ -158,14 +160,14 @@ class _Search:
             self._adopt(steps.solve(first, self._coming_steps(first)), steps)
         while self._continues():
             schedule, step = self._schedule, self._next_step(self._schedule)
-            self._schedule = schedule.after_step_without_gain()
+            self._schedule = schedule.schedule_after_step_without_gain()
             if step is None:
                 continue
             result = steps.solve(step, self._coming_steps(step))
             if result.better is not None:
-                self._schedule = schedule.after_gain()
+                self._schedule = schedule.schedule_after_gain()
             if result.gap <= self._budget.gap:
-                self._schedule = self._schedule.after_proof(step)
+                self._schedule = self._schedule.schedule_after_proof(step)
             self._adopt(result, steps)
             if self.solution.guard:
                 break
@@ -198,14 +200,14 @@ class _Search:
 
     def _coming_steps(self, step: SearchStep) -> Iterator[SearchStep]:
         """The steps after the present one if none gains, as far as the units may suffice for them."""
-        schedule, units = self._schedule.after_proof(step), self.units - self._least_units(step)
+        schedule, units = self._schedule.schedule_after_proof(step), self.units - self._least_units(step)
         while (units > 0 or schedule.due) and schedule.idle < self._max_idle:
             coming = self._next_step(schedule)
-            schedule = schedule.after_step_without_gain()
+            schedule = schedule.schedule_after_step_without_gain()
             if coming is not None:
                 yield coming
                 # Most steps with all gangs end within the accepted gap.
-                schedule = schedule.after_proof(coming)
+                schedule = schedule.schedule_after_proof(coming)
                 units -= self._least_units(coming)
 
     def _least_units(self, step: SearchStep) -> float:
@@ -231,6 +233,6 @@ class _Search:
     def _complete(self, solution: Solution) -> None:
         """Adopt a better solution, with the elastic pods and the refused gangs that still fit."""
         settled = add_elastic_pods_ejecting_lower_tiers(self._problem, solution)
-        self.solution = place_remaining_gangs(self._problem, settled, self._seed)
+        self.solution = place_gangs_that_greedy_missed(self._problem, settled, self._seed)
         effort = self.solution.effort - solution.effort
         self.units -= estimate_solve_work(effort, self.solution.variables - solution.variables, 0)

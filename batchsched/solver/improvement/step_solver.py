@@ -73,7 +73,7 @@ class ParallelStepSolver(StepSolver):
         ahead = (
             []
             if self._lost
-            else list(islice(coming, STEPS_PER_PROCESS * self._workers.process_count_with_session))
+            else list(islice(coming, STEPS_PER_PROCESS * self._workers.process_count_including_session))
         )
         for later in ahead:
             self._submit(later)

@@ -9,9 +9,14 @@ import numpy as np
 
 from batchsched.ports.external import Telemetry
 from batchsched.solver.improvement.neighbourhood import GangNeighbourhood
-from batchsched.solver.objective import count_placed_pods, count_required_pods, max_tier_values, tier_values
+from batchsched.solver.objective import (
+    count_placed_pods,
+    count_pods_still_required,
+    objective_upper_bounds_by_tier,
+    objectives_by_tier,
+)
 from batchsched.solver.problem import BoolArray, Problem, Solution, SolverBudget
-from batchsched.solver.quota_selection import take_gang_subset
+from batchsched.solver.quota_selection import build_gang_subset_problem
 from batchsched.solver.relaxation.explain import problem_of_refused_gangs
 from batchsched.solver.tiered.rounds import BaselineSolutions, TieredRoundSolver
 
@@ -32,7 +37,7 @@ class NeighbourhoodProblem:
         inside: BoolArray = kept[problem.classes.gang[solution.classes]]
         self._problem = problem
         self._kept = _part(solution, ~inside, solution.taken & ~kept)
-        self._subset = take_gang_subset(problem_of_refused_gangs(problem, self._kept), kept)
+        self._subset = build_gang_subset_problem(problem_of_refused_gangs(problem, self._kept), kept)
         self.problem = self._subset.problem
         number = np.zeros(len(problem.classes.count), np.int32)
         number[self._subset.classes] = np.arange(len(self._subset.classes))
@@ -41,8 +46,8 @@ class NeighbourhoodProblem:
         # The incumbent of the neighbourhood: what the step must improve on.
         self.incumbent = replace(
             own,
-            objective=tier_values(self.problem, own.classes, own.counts),
-            bound=max_tier_values(self.problem),
+            objective=objectives_by_tier(self.problem, own.classes, own.counts),
+            bound=objective_upper_bounds_by_tier(self.problem),
         )
 
     @property
@@ -64,13 +69,13 @@ class NeighbourhoodProblem:
         nodes = np.concatenate([rest.nodes, own.nodes])
         counts = np.concatenate([rest.counts, own.counts])
         order = np.lexsort((nodes, classes))
-        objective = tier_values(self._problem, classes, counts)
+        objective = objectives_by_tier(self._problem, classes, counts)
         return replace(
             solution,
             classes=classes[order],
             nodes=nodes[order],
             counts=counts[order],
-            taken=rest.taken | own.taken | (count_required_pods(self._problem) == 0),
+            taken=rest.taken | own.taken | (count_pods_still_required(self._problem) == 0),
             objective=objective,
             bound=np.maximum(solution.bound, objective),
         )

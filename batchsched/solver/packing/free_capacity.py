@@ -6,8 +6,8 @@ from weakref import WeakMethod
 
 import numpy as np
 
-from batchsched.solver.packing.limits import QuotaLedger, RowLedger
-from batchsched.solver.packing.node_order import NodeOrder, free_with_plugin_limits
+from batchsched.solver.packing.limits import RemainingQuotas, RowTally
+from batchsched.solver.packing.node_order import NodeOrder, free_amounts_with_plugin_limits
 from batchsched.solver.problem import UNLIMITED, BoolArray, IndexArray, IntArray, Problem
 
 _NOWHERE = np.zeros(0, np.int64)
@@ -33,10 +33,10 @@ class FreeCapacity:
     def __init__(self, problem: Problem, plain: bool = False) -> None:
         self.problem = problem
         self.slots = NodeOrder(problem, plain)
-        self.free = free_with_plugin_limits(problem)
+        self.free = free_amounts_with_plugin_limits(problem)
         self.mask = problem.kinds.mask
-        self.quotas = QuotaLedger(problem)
-        self.rows = RowLedger(problem)
+        self.quotas = RemainingQuotas(problem)
+        self.rows = RowTally(problem)
         self.waiting: list[int] = problem.classes.count.tolist()
         self.trail: list[TrailEntry] = []
         self._trail_removal_listeners: list[WeakMethod[Callable[[int], None]]] = []
@@ -71,7 +71,7 @@ class FreeCapacity:
         fit *= mask
         return fit
 
-    def place_up_to(
+    def place_pods_up_to(
         self, class_index: int, want: int, nodes: IntArray | None = None, whole: bool = False
     ) -> int:
         """Place up to `want` pods of a pod class, on the given nodes or on any node.
@@ -123,7 +123,7 @@ class FreeCapacity:
         nodes, counts = self._choose(classes[0], len(classes), None, False)
         each = np.repeat(nodes, counts)[:, None]
         for class_index, node in zip(classes, each, strict=False):
-            self.increment_gang_counts(self._gang[class_index])
+            self.count_gang_as_placed(self._gang[class_index])
             self.apply_trail_entry(TrailEntry(class_index, self._gang[class_index], node, _ONE, 1))
         return len(each)
 
@@ -131,7 +131,7 @@ class FreeCapacity:
         """Fill nodes phase by phase; with `whole`, place nothing if the capacity is too small."""
         where, counts = self._choose(class_index, want, nodes, whole)
         if where.size:
-            self.place_unchecked(class_index, where, counts)
+            self.change_placed_pods_unchecked(class_index, where, counts)
         return int(counts.sum())
 
     def _choose(
@@ -145,7 +145,7 @@ class FreeCapacity:
             and not self.slots.is_filled_in_phases(class_index)
         ):
             # Every node takes at least one pod, so `want` nodes are enough.
-            where = where[self.slots.order_nodes(class_index, self.free, where, want)]
+            where = where[self.slots.order_node_positions(class_index, self.free, where, want)]
             counts = _up_to(self.count_fitting_pods(class_index, where), want)
             ascending = where[: len(counts)].argsort()
             return where[ascending], counts[ascending]
@@ -164,7 +164,7 @@ class FreeCapacity:
                 break
         used = taken.nonzero()[0]
         where, counts = where[used], taken[used]
-        if limited:  # undo the charges of the phases: `place_unchecked` charges the rows again
+        if limited:  # undo the charges of the phases: `change_placed_pods_unchecked` charges the rows again
             self.rows.add_pods(class_index, where, -counts)
         return where, counts
 
@@ -189,7 +189,7 @@ class FreeCapacity:
         if not positions.size or (not held_back and int(caps.sum()) <= want):
             return positions, caps
         positions = positions[
-            self.slots.order_nodes(
+            self.slots.order_node_positions(
                 class_index, self.free, nodes[positions], len(positions) if held_back else want
             )
         ]
@@ -197,7 +197,7 @@ class FreeCapacity:
         if self.problem.spread:
             caps = _level(caps, want)
         if class_index in self.rows.of_class:
-            caps = self.rows.clip_to_rows(class_index, nodes[positions], caps)
+            caps = self.rows.clip_pod_limits_to_rows(class_index, nodes[positions], caps)
         caps = _up_to(caps, want)
         return positions[: len(caps)], caps
 
@@ -205,7 +205,7 @@ class FreeCapacity:
         """Whether a node may get fewer pods of the class than fit, although more pods are to be placed."""
         return self.problem.spread or class_index in self.rows.of_class
 
-    def place_unchecked(self, class_index: int, nodes: IntArray, counts: IntArray) -> None:
+    def change_placed_pods_unchecked(self, class_index: int, nodes: IntArray, counts: IntArray) -> None:
         """Place pods of a pod class on nodes without any check, because the caller has checked that they fit.
 
         Nodes are distinct.
@@ -213,7 +213,7 @@ class FreeCapacity:
         pods = int(counts.sum())
         self.apply_trail_entry(TrailEntry(class_index, self._gang[class_index], nodes, counts, pods))
 
-    def increment_gang_counts(self, gang: int) -> None:
+    def count_gang_as_placed(self, gang: int) -> None:
         """Count a gang as placed for the queue limits and plugin constraints that count gangs."""
         self.apply_trail_entry(TrailEntry(-1, gang, _NOWHERE, _NOWHERE, 0))
 
@@ -250,7 +250,7 @@ class FreeCapacity:
         """Remove all placed pods of some gangs, and return the removed placements."""
         return self._withdraw(lambda entry: entry.gang in gangs)
 
-    def withdraw_classes(self, classes: Collection[int]) -> list[TrailEntry]:
+    def withdraw_pods_of_classes(self, classes: Collection[int]) -> list[TrailEntry]:
         """Remove all placed pods of some pod classes, and return the removed placements.
 
         The gangs of these pods still count as placed.

@@ -3,8 +3,8 @@
 import numpy as np
 
 from batchsched.solver.objective import (
-    allowed_pods_by_class,
-    count_required_pods,
+    count_allowed_pods_by_class,
+    count_pods_still_required,
     lower_bound_of_minimum_requests,
 )
 from batchsched.solver.problem import (
@@ -30,7 +30,7 @@ def limits_each_node_separately(row: ConstraintRow) -> bool:
     )
 
 
-class QuotaLedger:
+class RemainingQuotas:
     """The amounts that each queue limit still allows while gangs are placed and placements are undone."""
 
     def __init__(self, problem: Problem) -> None:
@@ -48,7 +48,7 @@ class QuotaLedger:
         for q, g in zip(quota[kept].tolist(), gang[kept].tolist(), strict=True):
             self._of_gang[g].append(q)
 
-    def is_limited(self, gang: int) -> bool:
+    def is_gang_limited(self, gang: int) -> bool:
         """Tell whether the limit of any queue may prevent the gang from being placed."""
         return bool(self._of_gang[gang])
 
@@ -107,19 +107,19 @@ def _binding(problem: Problem, quota: IntArray, gang: IntArray) -> BoolArray:
       quota: [M] the quota of each pair of a quota and a gang that it covers.
       gang: [M] the gang of the same pair.
     """
-    pods = allowed_pods_by_class(problem)
+    pods = count_allowed_pods_by_class(problem)
     requests = np.zeros((len(problem.gangs.need), problem.classes.demand.shape[1]), np.int64)
     np.add.at(requests, problem.classes.gang, problem.classes.demand * pods[:, None])
     # Sums of requests stay below 2^63: they are bounded by the pods of a session, not by UNLIMITED.
     together = np.zeros_like(problem.quotas.free)
     np.add.at(together, quota, requests[gang])
-    fresh = problem.gangs.allowed & problem.gangs.fresh & (count_required_pods(problem) > 0)
+    fresh = problem.gangs.allowed & problem.gangs.fresh & (count_pods_still_required(problem) > 0)
     many = np.bincount(quota, fresh[gang], minlength=len(problem.quotas.gangs))
     exceeded: BoolArray = (together > problem.quotas.free).any(axis=1) | (many > problem.quotas.gangs)
     return exceeded
 
 
-class RowLedger:
+class RowTally:
     """The present values of the plugins' linear constraints (left sides), updated as pods are placed.
 
     Rows that limit every node by itself are left out.
@@ -127,7 +127,7 @@ class RowLedger:
 
     def __init__(self, problem: Problem) -> None:
         self.rows = [row for row in problem.rows if not limits_each_node_separately(row)]
-        self.domains = [row.domain_of_nodes(problem.nodes) for row in self.rows]
+        self.domains = [row.domain_by_node(problem.nodes) for row in self.rows]
         self.left_side = [np.zeros(len(row.right), np.int64) for row in self.rows]
         self._pods_by_side = [_pods_by_side(row) for row in self.rows]
         self._side: dict[tuple[int, int], int] = {}
@@ -146,7 +146,7 @@ class RowLedger:
             owners = {*problem.classes.gang[row.classes].tolist(), *row.gangs.tolist()}
             for g in owners:
                 self.touching.setdefault(g, []).append(i)
-        for g in np.flatnonzero(count_required_pods(problem) == 0).tolist():
+        for g in np.flatnonzero(count_pods_still_required(problem) == 0).tolist():
             self.count_gang(g, 1)
         # A row that is violated before anything is placed must only not become more violated.
         self.right = [
@@ -170,7 +170,7 @@ class RowLedger:
             if (pods := self._pods_by_side[i]) is not None:
                 np.add.at(pods[self._side[i, class_index]], domain[inside], counts[inside])
 
-    def clip_to_rows(self, class_index: int, nodes: IntArray, caps: IntArray) -> IntArray:
+    def clip_pod_limits_to_rows(self, class_index: int, nodes: IntArray, caps: IntArray) -> IntArray:
         """Return the maximum numbers of pods on each node, `caps`, reduced to what plugin constraints allow.
 
         Only AT_MOST rows reduce them.

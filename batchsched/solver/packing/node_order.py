@@ -141,7 +141,7 @@ class NodeOrder:
                 spare = np.minimum(spare, np.maximum(0, free[r][nodes] - kept) // amount)
         return spare
 
-    def order_nodes(self, class_index: int, free: IntArray, nodes: IntArray, most: int) -> IntArray:
+    def order_node_positions(self, class_index: int, free: IntArray, nodes: IntArray, most: int) -> IntArray:
         """Return the positions in `nodes` of the nodes that are to be filled first, in the order of filling.
 
         The result has `most` positions, or fewer if there are fewer nodes.
@@ -236,7 +236,7 @@ def demand_with_plugin_limits(problem: Problem) -> IntArray:
     return np.column_stack([problem.classes.demand, *rows])
 
 
-def free_with_plugin_limits(problem: Problem) -> IntArray:
+def free_amounts_with_plugin_limits(problem: Problem) -> IntArray:
     """Return the free amounts by node [R + E, N]: R resources, then E limits that act like resources.
 
     Their order is that of the columns of `demand_with_plugin_limits`.

@@ -7,10 +7,14 @@ from functools import partial
 import numpy as np
 
 from batchsched.solver.gang_tree import GangTrees
-from batchsched.solver.objective import count_required_pods, max_tier_values, tier_values
+from batchsched.solver.objective import (
+    count_pods_still_required,
+    objective_upper_bounds_by_tier,
+    objectives_by_tier,
+)
 from batchsched.solver.packing.free_capacity import FreeCapacity, TrailEntry
 from batchsched.solver.packing.node_order import NodeOrder
-from batchsched.solver.packing.tree_packing import TreePlacer
+from batchsched.solver.packing.tree_packing import SubgroupTreePlacer
 from batchsched.solver.problem import (
     NONE,
     IntArray,
@@ -58,7 +62,8 @@ def collect_pod_classes_of_gang(
     """
     classes = sorted(owned, key=partial(_size, slots))
     inner = problem.subgroups
-    # `TreePlacer` places a tree: here its subgroups set no minimum and no level, so that every placement of it is one.
+    # `SubgroupTreePlacer` places a tree: here its subgroups set no minimum and no level, so that every placement of
+    # it is one.
     parts = [
         SubgroupPodClasses(
             index=s,
@@ -121,7 +126,7 @@ class Packing:
         """Start from the problem's free capacity; `plain` packs as other schedulers do, without slot preservation."""
         self.problem = problem
         self.room = FreeCapacity(problem, plain)
-        self.needs: list[int] = count_required_pods(problem).tolist()
+        self.needs: list[int] = count_pods_still_required(problem).tolist()
         self.taken = np.array([n == 0 for n in self.needs], np.bool_)
         self.domain_of: dict[int, int] = {}
         self.domain_of_subgroup: dict[int, int] = {}
@@ -187,7 +192,7 @@ class Packing:
             return None
         mark = room.checkpoint()
         # The gang counts against gang limits and rows before its pods, so that rows over y see it.
-        room.increment_gang_counts(gang)
+        room.count_gang_as_placed(gang)
         if self._place_minimum(gang, members) and (
             not room.rows.rows or room.rows.rows_of_gang_are_satisfied(gang)
         ):
@@ -218,7 +223,7 @@ class Packing:
             return 0
         tree = self.trees.tree_of_gang(gang)
         if tree is not None:
-            return TreePlacer(self, gang).place_elastic_pods(tree)
+            return SubgroupTreePlacer(self, gang).place_elastic_pods(tree)
         placed = 0
         for part in self.pod_classes_of_gang(gang).parts:
             for class_index in part.classes:
@@ -233,7 +238,7 @@ class Packing:
         mark = self.room.checkpoint()
         cell, settled = self._cell(gang, part)
         if settled:
-            got = self.room.place_up_to(class_index, want, cell)
+            got = self.room.place_pods_up_to(class_index, want, cell)
         else:
             got = self._surplus_where_most_fit(gang, part, class_index, want, check)
         if check and self.room.rows.rows and got and not self.room.rows.rows_of_gang_are_satisfied(gang):
@@ -292,7 +297,7 @@ class Packing:
     def _place_minimum(self, gang: int, members: GangPodClasses) -> bool:
         tree = self.trees.tree_of_gang(gang)
         if tree is not None:
-            return TreePlacer(self, gang).place_minimum(tree)
+            return SubgroupTreePlacer(self, gang).place_minimum(tree)
         if members.levelled:
             return self._in_domains(gang, members)
         return self._minimum(members, self.needs[gang], None)
@@ -303,7 +308,7 @@ class Packing:
         if need == members.pods:
             # A gang that needs all its pods has no choice among classes: each must fit as a whole.
             return all(
-                room.place_up_to(c, room.waiting[c], nodes, whole=True)
+                room.place_pods_up_to(c, room.waiting[c], nodes, whole=True)
                 for c in members.classes
                 if room.waiting[c]
             )
@@ -323,7 +328,7 @@ class Packing:
         placed = 0
         for c in classes:
             if placed < want and self.room.waiting[c] > 0:
-                placed += self.room.place_up_to(c, min(want - placed, self.room.waiting[c]), nodes)
+                placed += self.room.place_pods_up_to(c, min(want - placed, self.room.waiting[c]), nodes)
         return placed
 
     def _in_domains(self, gang: int, members: GangPodClasses) -> bool:
@@ -491,7 +496,9 @@ class Packing:
         order = np.argsort(-share, kind="stable")
         return [int(d) for d in order if share[d] > 0]
 
-    def place_on_few_domains(self, class_index: int, want: int, level: int, cell: IntArray | None) -> int:
+    def place_pods_of_class_on_few_domains(
+        self, class_index: int, want: int, level: int, cell: IntArray | None
+    ) -> int:
         """Place up to `want` pods of a class on few domains of a level; return how many were placed.
 
         Domains that already have pods of the gang come first, then the tightest that holds the rest, else the
@@ -508,7 +515,7 @@ class Packing:
         missing, used_first = want, [d for d in dict.fromkeys(used) if d != NONE]
         for domain in used_first:
             if missing > 0:
-                missing -= self.room.place_up_to(
+                missing -= self.room.place_pods_up_to(
                     class_index, missing, self.nodes_in_domains(level, [domain], cell)
                 )
         while missing > 0:
@@ -517,7 +524,7 @@ class Packing:
                 break
             enough = np.flatnonzero(capacity >= missing)
             tightest = int(enough[np.argmin(capacity[enough])]) if enough.size else int(np.argmax(capacity))
-            placed = self.room.place_up_to(
+            placed = self.room.place_pods_up_to(
                 class_index, missing, self.nodes_in_domains(level, [tightest], cell)
             )
             if placed == 0:
@@ -554,10 +561,10 @@ class Packing:
     def to_solution(self, stage: str) -> Solution:
         """Convert the packing to a solution of the problem, with a simple upper bound for each tier.
 
-        `stage` is the step that found the placements. The bound is that of `max_tier_values`, or the objective if
-        this is larger.
+        `stage` is the step that found the placements. The bound is that of `objective_upper_bounds_by_tier`, or the
+        objective if this is larger.
         """
         classes, nodes, counts = self.room.placements()
-        value = tier_values(self.problem, classes, counts)
-        bound = np.maximum(value, max_tier_values(self.problem))
+        value = objectives_by_tier(self.problem, classes, counts)
+        bound = np.maximum(value, objective_upper_bounds_by_tier(self.problem))
         return Solution(classes, nodes, counts, self.taken.copy(), value, bound, stage)

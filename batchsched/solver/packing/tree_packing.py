@@ -25,7 +25,7 @@ MAX_ATTEMPTS: Final = 4000
 
 
 class DomainPacking(Protocol):
-    """Interface of a packing, as far as `TreePlacer` uses it to place a gang with a tree of subgroups."""
+    """Interface of a packing, as far as `SubgroupTreePlacer` uses it to place a gang with a tree of subgroups."""
 
     problem: Problem
     room: FreeCapacity
@@ -53,7 +53,7 @@ class _PodDemand:
     pods: int
 
 
-class TreePlacer:
+class SubgroupTreePlacer:
     """The algorithm that places a gang with a tree of subgroups on the nodes of a packing."""
 
     def __init__(self, packing: DomainPacking, gang: int) -> None:
@@ -78,7 +78,7 @@ class TreePlacer:
 
     def _place(self, node: SubgroupTreeNode, cell: IntArray | None) -> bool:
         """Place the minimum of a subtree inside a cell of nodes, or nothing."""
-        if node.min_further_pod_count > node.pods:
+        if node.fewest_pods_to_run > node.pods:
             return False
         if node.required == NONE:
             return self._place_preferring(node, cell)
@@ -120,7 +120,9 @@ class TreePlacer:
             return self._place_children(node, cell)
         if node.slice_size:
             return (
-                self._place_slices(node, node.pods_to_complete_slices(node.need), cell) if node.need else True
+                self._place_slices(node, node.round_up_to_complete_slices(node.need), cell)
+                if node.need
+                else True
             )
         return self._packing.place_pods_of_any_class(self._order(node.classes), node.need, cell) >= node.need
 
@@ -175,10 +177,10 @@ class TreePlacer:
             missing = node.min_children - sum(child.is_running for child in node.children)
             below = sorted(
                 (child for child in node.children if not child.is_running),
-                key=lambda child: child.min_further_pod_count,
+                key=lambda child: child.fewest_pods_to_run,
             )
             return [pair for child in below[: max(0, missing)] for pair in self._minimum(child)]
-        missing, result = node.min_further_pod_count, []
+        missing, result = node.fewest_pods_to_run, []
         waiting = self._packing.room.waiting
         for class_index in self._order(node.classes):
             count = min(missing, waiting[class_index])
@@ -197,7 +199,7 @@ class TreePlacer:
         # All of these pods are needed only if no subgroup may be left out.
         rigid = all(
             below.min_children == len(below.children)
-            and (len(below.classes) <= 1 or below.min_further_pod_count == sum(below.counts))
+            and (len(below.classes) <= 1 or below.fewest_pods_to_run == sum(below.counts))
             for below in node.iterate_subtree()
         )
         key: IntArray | None = None
@@ -302,7 +304,7 @@ class TreePlacer:
         return self._add_slices(node, nodes, most) if node.slice_size else self._add_pods(node, nodes, most)
 
     def _start(self, node: SubgroupTreeNode, cell: IntArray | None, most: int) -> int:
-        if node.min_further_pod_count > most:
+        if node.fewest_pods_to_run > most:
             return 0
         mark = self._packing.room.checkpoint()
         if self._place(node, cell) and self._keeps_rows():
@@ -355,7 +357,7 @@ class TreePlacer:
         target = gaps + max(0, target - gaps) // node.slice_size * node.slice_size
         if target <= placed or not waiting:
             return 0
-        entries = room.withdraw_classes(node.classes)
+        entries = room.withdraw_pods_of_classes(node.classes)
         for pods in range(target, placed, -node.slice_size):
             mark = room.checkpoint()
             if self._place_slices(node, pods, cell) and self._keeps_rows():

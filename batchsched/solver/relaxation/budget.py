@@ -25,13 +25,13 @@ NODES_PER_UNIT: Final = 16
 """Nodes that one class is compared with in one unit of work; a row examines nodes one by one."""
 
 
-def fit_test_work(problem: Problem) -> float:
+def estimate_fit_test_work(problem: Problem) -> float:
     """Return the estimated work, in microseconds, of one test whether the only gang of a problem fits."""
     nodes = len(problem.nodes.free)
     return PROBE_WORK + nodes * (len(problem.rows) + len(problem.classes.kind) / NODES_PER_UNIT)
 
 
-def solving_work(solution: Solution) -> float:
+def estimate_cpsat_work(solution: Solution) -> float:
     """Return the estimated work (in microseconds) that CP-SAT did for a solution."""
     work_per_variable = WORK_PER_POOL_VARIABLE if solution.stage == "aggregated" else WORK_PER_VARIABLE
     return WORK_PER_EFFORT * solution.effort + work_per_variable * solution.variables

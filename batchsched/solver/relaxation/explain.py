@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from batchsched.solver.objective import count_required_pods
+from batchsched.solver.objective import count_pods_still_required
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import (
     NONE,
@@ -24,14 +24,14 @@ from batchsched.solver.problem import (
     Problem,
     ProblemQuotas,
     Solution,
-    UsedDomains,
+    UsedPreferredDomains,
     positions_by_group,
 )
 from batchsched.solver.relaxation.budget import (
     WORK_PER_EFFORT,
     WORK_PER_VARIABLE,
     ExplanationBudget,
-    fit_test_work,
+    estimate_fit_test_work,
 )
 from batchsched.solver.relaxation.changes import (
     AddedNodes,
@@ -45,7 +45,7 @@ from batchsched.solver.relaxation.changes import (
 )
 from batchsched.solver.relaxation.residual import ResidualProblem
 from batchsched.solver.relaxation.search import (
-    AdmissionVerifier,
+    CachedFitCheck,
     RefusalCause,
     find_smallest_change,
     propose_change_families,
@@ -53,7 +53,7 @@ from batchsched.solver.relaxation.search import (
 from batchsched.solver.tree_search import (
     SEARCH_EFFORT,
     find_placement_or_proof,
-    mask_gangs_needing_exact_search,
+    mask_gangs_that_greedy_may_miss,
 )
 
 
@@ -83,7 +83,7 @@ def _remaining_quotas(problem: Problem, solution: Solution, request: IntArray) -
     used = np.zeros_like(quotas.free)
     np.add.at(used, quota, by_gang[gang])
     # Gangs with running members were counted when they started.
-    counted = solution.taken & gangs.fresh & (count_required_pods(problem) > 0)
+    counted = solution.taken & gangs.fresh & (count_pods_still_required(problem) > 0)
     taken = np.bincount(quota, counted[gang], minlength=len(quotas.gangs)).astype(np.int64)
     # A quota that is exceeded already leaves nothing; UNLIMITED stays UNLIMITED.
     free, gangs_left = np.maximum(quotas.free, 0), np.maximum(quotas.gangs, 0)
@@ -96,7 +96,7 @@ def _remaining_quotas(problem: Problem, solution: Solution, request: IntArray) -
 
 def _remaining_row(problem: Problem, solution: Solution, row: ConstraintRow) -> ConstraintRow:
     """The row with the solution's terms moved to its right side."""
-    domain = row.domain_of_nodes(problem.nodes)[solution.nodes]
+    domain = row.domain_by_node(problem.nodes)[solution.nodes]
     coefficient = row.class_coefficients(len(problem.classes.gang))
     used = np.zeros(len(row.right), np.int64)
     inside = domain >= 0
@@ -178,7 +178,7 @@ class GangProblemIsolator:
                 allowed=np.ones_like(gangs.allowed),
             ),
             subgroups=replace(subgroups, preferred=np.full_like(subgroups.preferred, NONE)),
-            used_domains=UsedDomains(),
+            used_domains=UsedPreferredDomains(),
             quotas=ProblemQuotas(),
         )
 
@@ -232,7 +232,7 @@ _MAX_NODE_TYPES: Final = 12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RefusalEvidence:
+class RefusalExplanation:
     """Explanation of a gang's refusal: the limiting constraint, missing amounts, and a change that helps.
 
     Args:
@@ -325,17 +325,17 @@ class RefusalExplainer:
             isolated = self._last_isolated = self._after.isolate_gang(gang)
         return isolated
 
-    def explain_gang_refusal(self, gang: int) -> RefusalEvidence:
+    def explain_gang_refusal(self, gang: int) -> RefusalExplanation:
         """Explain why a gang was refused, and find the smallest change that admits the gang."""
         isolated = self._isolate_gang(gang)
         residual = ResidualProblem(isolated.problem, self._budget)
         if not self._problem.gangs.allowed[gang]:
             return self._evidence(isolated, residual, RefusalCause.NOT_ALLOWED, None)
-        work = fit_test_work(isolated.problem)
+        work = estimate_fit_test_work(isolated.problem)
         self._budget.spend(work)
         if self._budget.is_spent():
             return self._evidence(isolated, residual, _plain_cause(residual), None)
-        admits = AdmissionVerifier(residual.fits_after_change, _MAX_PROBES, self._budget, work)
+        admits = CachedFitCheck(residual.fits_after_change, _MAX_PROBES, self._budget, work)
         first_cause: RefusalCause | None = None
         for family in propose_change_families(residual, self._node_types, self._wider):
             # A decisive cause is kept although another change admits the gang in the end.
@@ -348,7 +348,7 @@ class RefusalExplainer:
                 break
         return self._evidence(isolated, residual, first_cause or RefusalCause.CAPACITY, None)
 
-    def search_for_placement(self, gang: int, seed: int = 0) -> SearchEvidence | None:
+    def check_refusal_by_exact_search(self, gang: int, seed: int = 0) -> SearchEvidence | None:
         """Search with an exact model for a placement that greedy packing may have missed for a refused gang.
 
         Return None if no search is needed: the greedy algorithm suffices for a gang with one pod class and no plugin
@@ -357,7 +357,7 @@ class RefusalExplainer:
         """
         isolated = self._isolate_gang(gang)
         problem = isolated.problem
-        is_tree = bool(mask_gangs_needing_exact_search(problem)[0])
+        is_tree = bool(mask_gangs_that_greedy_may_miss(problem)[0])
         needs_search = is_tree or bool(problem.rows) or len(problem.classes.gang) > 1
         if not needs_search or not self._problem.gangs.allowed[gang]:
             return None
@@ -388,13 +388,13 @@ class RefusalExplainer:
         residual: ResidualProblem,
         cause: RefusalCause,
         change: Relaxation | None,
-    ) -> RefusalEvidence:
+    ) -> RefusalExplanation:
         cause = _refine_cause(residual, cause)
         restored = isolated.to_whole_problem(change) if change is not None else None
-        gap = residual.quota_gaps[0] if cause == RefusalCause.QUOTA else None
+        gap = residual.quota_shortages[0] if cause == RefusalCause.QUOTA else None
         # A queue limit refuses a gang whatever the nodes have: counting on all nodes would be for nothing.
         counts = residual.fit_counts if gap is None else None
-        return RefusalEvidence(
+        return RefusalExplanation(
             gang=isolated.gang,
             cause=cause,
             outbid=cause != RefusalCause.NOT_ALLOWED
@@ -444,9 +444,9 @@ _DECISIVE_CAUSES: Final = (RefusalCause.TOO_FEW_PODS, RefusalCause.QUOTA)
 
 def _plain_cause(residual: ResidualProblem) -> RefusalCause:
     """The cause as far as counting tells it, without a question about changes."""
-    if residual.missing_pod_counts.any():
+    if residual.uncreated_pods_by_class.any():
         return RefusalCause.TOO_FEW_PODS
-    if residual.quota_gaps:
+    if residual.quota_shortages:
         return RefusalCause.QUOTA
     if residual.fit_counts.fits:
         return RefusalCause.ROW
@@ -468,14 +468,14 @@ def _refine_cause(residual: ResidualProblem, cause: RefusalCause) -> RefusalCaus
 def _missing_amounts(residual: ResidualProblem, cause: RefusalCause) -> IntArray:
     """[R] the amounts that are missing, as far as the cause is about amounts."""
     if cause == RefusalCause.QUOTA:
-        return cap_at_unlimited(residual.quota_gaps[0].amounts)
+        return cap_at_unlimited(residual.quota_shortages[0].amounts)
     if cause == RefusalCause.CAPACITY:
         return residual.capacity_shortage()
     if cause == RefusalCause.POD_TOO_LARGE:
         return residual.node_size_shortage()
     if cause in (RefusalCause.ROW, RefusalCause.NOT_ALLOWED, RefusalCause.NO_NODE):
         return np.zeros(residual.problem.classes.demand.shape[1], np.int64)
-    return residual.resource_shortage()
+    return residual.shortage_in_best_domain()
 
 
 def _first_row(change: Relaxation | None) -> int:

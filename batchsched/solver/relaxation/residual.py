@@ -13,7 +13,7 @@ import numpy as np
 from batchsched.solver.exact import solve_exact
 from batchsched.solver.gang_tree import mask_gangs_with_tree_rules
 from batchsched.solver.node_model import count_fitting_pods
-from batchsched.solver.objective import count_required_pods
+from batchsched.solver.objective import count_pods_still_required
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import (
     NONE,
@@ -104,7 +104,7 @@ class ResidualProblem:
     @cached_property
     def needed_pod_count(self) -> int:
         """The number of pods that must still be placed so that the gang reaches its minimum."""
-        return int(count_required_pods(self.problem)[0])
+        return int(count_pods_still_required(self.problem)[0])
 
     @cached_property
     def minimum_by_class(self) -> IntArray:
@@ -259,10 +259,10 @@ class ResidualProblem:
         True is always right: a placement was found. False is exact for gangs of one class without rows and without
         levels of subgroups, and for small problems; otherwise it says that filling the largest pods first fails.
         """
-        if np.any(self.missing_pod_counts):
+        if np.any(self.uncreated_pods_by_class):
             return False
         # Quota gaps are those of the smallest pods; with a choice of pods only the exact model decides.
-        if self.quota_gaps:
+        if self.quota_shortages:
             return self._has_choice and self._fits_exactly(with_quotas=True)
         return self._is_placeable
 
@@ -275,11 +275,11 @@ class ResidualProblem:
         parts = change.parts if isinstance(change, CombinedChange) else (change,)
         quotas = [part for part in parts if isinstance(part, RaisedQuota)]
         with_pods = any(isinstance(part, AddedPods | CombinedChange) for part in parts)
-        if not self.counting_suffices or with_pods or self._has_choice:
+        if not self.may_suffice_to_count_pods or with_pods or self._has_choice:
             return self.with_changes((change,)).fits()
-        if not all(_close_gap(gap, quotas) for gap in self.quota_gaps):
+        if not all(_close_gap(gap, quotas) for gap in self.quota_shortages):
             return False
-        if self.missing_pod_counts.any():
+        if self.uncreated_pods_by_class.any():
             return False
         other_parts = tuple(part for part in parts if not isinstance(part, RaisedQuota))
         if other_parts and isinstance(other_parts[-1], AddedNodes) and self._counting_decides():
@@ -295,12 +295,12 @@ class ResidualProblem:
         """
         if self._has_choice:
             return before.fits()
-        if self._quota_gaps_of(before) or np.any(self.missing_pod_counts):
+        if self._quota_gaps_of(before) or np.any(self.uncreated_pods_by_class):
             return False
-        return (self.counting_suffices and self._is_placeable) or before._is_placeable
+        return (self.may_suffice_to_count_pods and self._is_placeable) or before._is_placeable
 
     @cached_property
-    def counting_suffices(self) -> bool:
+    def may_suffice_to_count_pods(self) -> bool:
         """Whether it may suffice to count the pods that fit, without searching for an actual placement.
 
         This is the case if the gang has no plugin constraints, subgroup tree, slices or required levels of subgroups.
@@ -314,7 +314,7 @@ class ResidualProblem:
     @cached_property
     def _is_placeable(self) -> bool:
         """Whether the nodes take the gang, provided that all its pods exist and its quotas admit it."""
-        countable, fits = self.counting_suffices, self.fit_counts.fits
+        countable, fits = self.may_suffice_to_count_pods, self.fit_counts.fits
         if countable and (fits or self._counting_decides()):
             return fits
         rigid = self.needed_pod_count == int(self.problem.classes.count.sum())
@@ -322,7 +322,7 @@ class ResidualProblem:
         if not fits and (len(self.problem.classes.count) == 1 or (rigid and not self.may_fit())):
             return False
         if self._is_small():
-            # If every pod is needed, `quota_gaps` states exactly what the quotas lack.
+            # If every pod is needed, `quota_shortages` states exactly what the quotas lack.
             return self._fits_exactly(with_quotas=not rigid)
         return fits if countable else Packing(self.problem).place_gang(0) is not None
 
@@ -354,7 +354,7 @@ class ResidualProblem:
     # ------------------------------------------------------------------------------------ what is missing
 
     @cached_property
-    def missing_pod_counts(self) -> IntArray:
+    def uncreated_pods_by_class(self) -> IntArray:
         """The number of pods of each pod class [C] that the gang's minimum needs and that do not exist yet."""
         classes = self.problem.classes
         missing = np.zeros(len(classes.count), np.int64)
@@ -369,7 +369,7 @@ class ResidualProblem:
         return missing
 
     @cached_property
-    def quota_gaps(self) -> tuple[RaisedQuota, ...]:
+    def quota_shortages(self) -> tuple[RaisedQuota, ...]:
         """The queue limits that are too low for the gang's minimum, with the amounts that each lacks."""
         return self._quota_gaps_of(self)
 
@@ -440,7 +440,7 @@ class ResidualProblem:
                 short = np.maximum(short, lacking[best])
         return short
 
-    def resource_shortage(self) -> IntArray:
+    def shortage_in_best_domain(self) -> IntArray:
         """Return the missing amounts [R] for the gang's minimum, in the domain where most of its pods fit.
 
         A resource counts for a class if more of its pods would fit without requesting it.

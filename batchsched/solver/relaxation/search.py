@@ -81,7 +81,7 @@ class ChangeFamily:
         return resize_change(part, lambda amount: -(-amount * size // self.steps)) or part
 
 
-class AdmissionVerifier:
+class CachedFitCheck:
     """A cached test whether a refused gang would fit after a change of the problem, such as more nodes.
 
     It caches the answers. Once the maximum number of tests is used up, the answer to every new change is False.
@@ -113,7 +113,7 @@ class AdmissionVerifier:
         return self._answers[relaxation]
 
 
-def find_smallest_change(family: ChangeFamily, admits: AdmissionVerifier) -> Relaxation | None:
+def find_smallest_change(family: ChangeFamily, admits: CachedFitCheck) -> Relaxation | None:
     """Try changes of increasing size; return the smallest one with which the refused gang fits, or None.
 
     Doubles the size from the start, then bisects. If a larger change does not always admit more, the result is
@@ -142,7 +142,7 @@ def find_smallest_change(family: ChangeFamily, admits: AdmissionVerifier) -> Rel
     return smallest
 
 
-def _drop_parts(change: Relaxation, admits: AdmissionVerifier) -> Relaxation:
+def _drop_parts(change: Relaxation, admits: CachedFitCheck) -> Relaxation:
     """The change without the parts that are not needed."""
     if not isinstance(change, CombinedChange):
         return change
@@ -166,16 +166,16 @@ def propose_change_families(
       node_types: node numbers by type; nodes of one type have equal capacity.
       wider: [L] the next wider level of each level, NONE for the widest.
     """
-    missing = residual.missing_pod_counts
+    missing = residual.uncreated_pods_by_class
     pods = tuple(AddedPods(c, int(missing[c])) for c in np.flatnonzero(missing).tolist())
     if pods:
         yield ChangeFamily(RefusalCause.TOO_FEW_PODS, pods)
         # Every further change includes the missing pods: without them nothing admits the gang.
         residual = residual.with_changes(pods)
-    problem, quotas = residual.problem, residual.quota_gaps
+    problem, quotas = residual.problem, residual.quota_shortages
     fixed: tuple[Relaxation, ...] = (*pods, *quotas)
     # If counting decides, a quota needs exactly the amount that it lacks.
-    if quotas and not residual.counting_suffices:
+    if quotas and not residual.may_suffice_to_count_pods:
         limit = QUOTA_STEPS * _MAX_FACTOR
         yield ChangeFamily(RefusalCause.QUOTA, fixed, QUOTA_STEPS, limit, QUOTA_STEPS)
     elif quotas:

@@ -122,7 +122,7 @@ class DomainRowBuilder:
         classes = np.flatnonzero(np.isin(problem.classes.gang, gangs))
         mask = problem.kinds.mask[np.unique(problem.classes.kind[classes])].any(axis=0)
         nodes = np.flatnonzero(mask & (ids >= 0))
-        factors, held = self._supply.evaluate_slot_functions(classes, nodes)
+        factors, held = self._supply.count_used_and_free_slots(classes, nodes)
         sizes = np.zeros((len(factors), len(gangs)), np.int64)
         item_of = np.searchsorted(gangs, problem.classes.gang[classes])
         np.add.at(sizes.T, item_of, (factors * problem.classes.count[classes]).T)

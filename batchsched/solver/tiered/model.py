@@ -51,7 +51,7 @@ class DomainCell:
     nodes: IntArray
 
 
-class CandidateDomains:
+class CandidateDomainSearch:
     """The topology domains that the solver of large problems considers for gangs with a required topology level."""
 
     def __init__(
@@ -83,7 +83,9 @@ class CandidateDomains:
                     result.append((other, outer))
         return tuple(result)
 
-    def cells_of_gang(self, gang: int, members: GangPodClasses, every: bool = False) -> list[DomainCell]:
+    def candidate_domains_of_gang(
+        self, gang: int, members: GangPodClasses, every: bool = False
+    ) -> list[DomainCell]:
         """Return the candidate topology domains of a gang, each as the set of its nodes (a cell).
 
         With `every`, there is a single cell of all domains that may hold the gang.
@@ -93,12 +95,12 @@ class CandidateDomains:
         chosen = self._candidates(members, need, level, None, None if every else (gang, NONE))
         return self._to_cells(level[0], chosen, None, every)
 
-    def cells_of_subgroup(
+    def candidate_domains_of_subgroup(
         self, gang: int, part: SubgroupPodClasses, outer: DomainCell | None, every: bool = False
     ) -> list[DomainCell]:
         """Return the candidate topology domains of a subgroup, each as the set of its nodes (a cell).
 
-        The cells are inside `outer`. `every` is as in `cells_of_gang`.
+        The cells are inside `outer`. `every` is as in `candidate_domains_of_gang`.
         """
         packing = self._packing
         pods = int(self._problem.classes.count[list(part.classes)].sum())
@@ -248,7 +250,7 @@ class TieredModel(LinearModel):
         self.packing, self.pools = packing, pools
         self.supply: SlotCounter = SlotCounter(packing) if other is None else other.supply
         self.cells: list[DomainCell] = []
-        self._domains = CandidateDomains(packing, self.supply, None if relaxed else incumbent, complete)
+        self._domains = CandidateDomainSearch(packing, self.supply, None if relaxed else incumbent, complete)
         self._relaxed = relaxed
         loads: list[Load] = []
         self._outer: dict[int, int] = {}
@@ -289,7 +291,7 @@ class TieredModel(LinearModel):
         root = OPEN if need == 0 else int(self.y[gang])
         outer: list[tuple[int, DomainCell | None]] = [(root, None)]
         if self.problem.gangs.required[gang] != NONE:
-            cells = self._domains.cells_of_gang(gang, members, every=self._relaxed)
+            cells = self._domains.candidate_domains_of_gang(gang, members, every=self._relaxed)
             outer = self._switches(root, cells)
         for switch, cell in outer:
             for part in members.parts:
@@ -300,7 +302,7 @@ class TieredModel(LinearModel):
     ) -> Iterator[Load]:
         inner: list[tuple[int, DomainCell | None]] = [(switch, cell)]
         if part.required != NONE and part.classes:
-            cells = self._domains.cells_of_subgroup(gang, part, cell, every=self._relaxed)
+            cells = self._domains.candidate_domains_of_subgroup(gang, part, cell, every=self._relaxed)
             inner = self._switches(switch, cells, optional=not (self.rigid[gang] or part.need))
         for inner_switch, inner_cell in inner:
             if inner_cell is not None and (not self.cells or self.cells[-1] is not inner_cell):
@@ -322,7 +324,7 @@ class TieredModel(LinearModel):
             return [(root, cells[0])]
         switches = self.add_booleans(len(cells))
         if root == OPEN:
-            self.add_sum(switches, upper=1)
+            self.add_sum_constraint(switches, upper=1)
         else:
             self.link_sum_to_switch(switches, root, 1, -HIGHEST if optional else 0, 0)
         self._outer.update(dict.fromkeys(switches.tolist(), root))
@@ -394,7 +396,7 @@ class TieredModel(LinearModel):
                 # Gangs that need nothing more were counted against the quota when they started.
                 fresh = np.flatnonzero(member & problem.gangs.fresh & (self.needs > 0))
                 most = max(0, int(problem.quotas.gangs[q]))
-                self.add_sum(self.y[fresh], upper=most)
+                self.add_sum_constraint(self.y[fresh], upper=most)
 
     def _whole_rows(self) -> None:
         """Add the rows of plugins that cover all nodes together, as rows over the loads."""

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from batchsched.solver.packing.limits import RowLedger
+from batchsched.solver.packing.limits import RowTally
 from batchsched.solver.packing.packing import GangPodClasses, Packing
 from batchsched.solver.problem import BoolArray, IndexArray, IntArray, Problem, positions_by_group
 
@@ -37,7 +37,7 @@ class NodePools:
     Args:
       of_node: [N] pool of each node.
       nodes: the nodes of each pool, ascending.
-      along: by index into RowLedger.domains, the partitions into unions of pools: [P] domain or -1.
+      along: by index into RowTally.domains, the partitions into unions of pools: [P] domain or -1.
       kinds: distinct (demand, kind) among classes: [C] index of each class's row in `fit`.
       fit: [U, N] pods that fit on a node, for each distinct (demand, kind).
     """
@@ -217,7 +217,7 @@ class SlotCounter:
             return []
         return sorted({*_evenly_spaced(sizes, MAX_SLOT_SIZES), self.units[resource]})
 
-    def requested_slots(self, requests: tuple[tuple[int, int], ...]) -> IntArray:
+    def count_requested_slots_by_class(self, requests: tuple[tuple[int, int], ...]) -> IntArray:
         """Return for each class [C] how many slots a pod uses; the (resource, size) `requests` define a slot.
 
         The number of slots is the minimum of floor(request / size) over the pairs.
@@ -225,7 +225,7 @@ class SlotCounter:
         slots: IntArray = np.minimum.reduce([self.demand[:, r] // size for r, size in requests])
         return slots
 
-    def free_slots(self, requests: tuple[tuple[int, int], ...], nodes: IntArray) -> int:
+    def count_free_slots(self, requests: tuple[tuple[int, int], ...], nodes: IntArray) -> int:
         """Return how many slots fit on the nodes; the (resource, size) pairs `requests` define a slot."""
         return int(np.minimum.reduce([self._free[r][nodes] // size for r, size in requests]).sum())
 
@@ -277,7 +277,7 @@ class SlotCounter:
             kinds.slot_kinds_of_two_resources(*sorted(scarcest[:2])) if len(scarcest) > 1 else NO_SLOT_KINDS
         )
 
-    def evaluate_slot_functions(self, classes: IntArray, nodes: IntArray) -> tuple[IntArray, IntArray]:
+    def count_used_and_free_slots(self, classes: IntArray, nodes: IntArray) -> tuple[IntArray, IntArray]:
         """Return how many slots of each kind (such as 4 GPUs) a pod of each class uses and each node has.
 
         A kind of slot is a size of one resource, or sizes of two resources. Pods that fit on a node together use at
@@ -288,19 +288,19 @@ class SlotCounter:
           slots that each node has free.
         """
         kinds = SlotKinds.from_requests(
-            [*self.sizes_of_one_resource(classes), *self.sizes_with_device(classes, len(classes))]
+            [*self.slot_kinds_of_one_resource(classes), *self.slot_kinds_with_device(classes, len(classes))]
         )
         return kinds.count_fitting_slots(self.demand[classes].T), kinds.count_fitting_slots(
             self._free[:, nodes]
         )
 
-    def sizes_of_one_resource(self, classes: IntArray) -> Iterator[tuple[tuple[int, int]]]:
+    def slot_kinds_of_one_resource(self, classes: IntArray) -> Iterator[tuple[tuple[int, int]]]:
         """Yield the slot kinds of one resource for the given classes, each as one (resource, size) pair."""
         for r in range(self.demand.shape[1]):
             for size in self.slot_sizes(r, classes):
                 yield ((r, size),)
 
-    def sizes_with_device(
+    def slot_kinds_with_device(
         self, classes: IntArray, most: int
     ) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
         """Yield slot kinds that combine a device size, such as 4 GPUs, with an amount of another resource.
@@ -359,7 +359,7 @@ class SlotCounter:
         nodes = packing.nodes_in_domains(level, tight, cell)
         masks = packing.problem.kinds.mask[np.unique(packing.problem.classes.kind[classes])]
         nodes = nodes[masks[:, nodes].any(axis=0)]
-        factors, held = self.evaluate_slot_functions(classes, nodes)
+        factors, held = self.count_used_and_free_slots(classes, nodes)
         supply = np.zeros((len(roomy), len(factors)), np.int64)
         np.add.at(supply, packing.problem.nodes.levels[level][nodes], held.T)
         narrow: BoolArray = np.any(supply < factors @ pods, axis=1)
@@ -380,8 +380,8 @@ class _KindsOfPodClasses:
         self._devices, self._smallest_sizes = supply.devices, supply.smallest_sizes
         self.of_any_nodes = SlotKinds.from_requests(
             [
-                *supply.sizes_of_one_resource(distinct),
-                *supply.sizes_with_device(distinct, MAX_COMPOSITE_AMOUNTS),
+                *supply.slot_kinds_of_one_resource(distinct),
+                *supply.slot_kinds_with_device(distinct, MAX_COMPOSITE_AMOUNTS),
             ]
         )
         """The kinds that do not depend on the nodes: of one resource, and of a device with another resource."""
@@ -424,7 +424,7 @@ def _evenly_spaced(values: Sequence[int], most: int) -> list[int]:
     return [values[position] for position in np.linspace(0, len(values) - 1, most).astype(np.int64).tolist()]
 
 
-def pools_by_row_domain(ledger: RowLedger, pools: NodePools, index: int) -> list[tuple[int, IntArray]] | None:
+def pools_by_row_domain(ledger: RowTally, pools: NodePools, index: int) -> list[tuple[int, IntArray]] | None:
     """Return the node pools in each domain of a plugin constraint; None if a pool extends over several domains."""
     if index not in pools.along:
         return None

@@ -35,7 +35,7 @@ PoolKey = tuple[tuple[int, ...], tuple[int, ...], int]
 
 def capacity_prices_of_cuts(transport: PoolTransport) -> tuple[CapacityPrices, ...]:
     """Return the capacity prices of all Benders cuts that `transport` added to its model, the newest last."""
-    keys = pool_keys(transport.model)
+    keys = pool_keys_across_problems(transport.model)
     return tuple(
         CapacityPrices(
             tuple(
@@ -51,7 +51,7 @@ def capacity_prices_of_cuts(transport: PoolTransport) -> tuple[CapacityPrices, .
 def add_price_rows(model: TieredModel, prices: Sequence[CapacityPrices]) -> None:
     """Add a linear constraint to the model for each set of capacity prices; every placement satisfies it."""
     usable = _usable_pools(model)
-    keys = pool_keys(model)
+    keys = pool_keys_across_problems(model)
     for entry in prices:
         price, right = _price_by_pool(model, keys, entry)
         cheapest = np.where(usable, price, np.inf).min(axis=1, initial=np.inf)
@@ -60,7 +60,7 @@ def add_price_rows(model: TieredModel, prices: Sequence[CapacityPrices]) -> None
         _add_row(model, cheapest, right)
 
 
-def pool_keys(model: TieredModel) -> list[PoolKey]:
+def pool_keys_across_problems(model: TieredModel) -> list[PoolKey]:
     """Return a key for each node pool [P], which finds the pool of equal nodes in another problem."""
     problem, devices = model.problem, list(model.packing.room.slots.devices)
     seen: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
@@ -97,8 +97,8 @@ def _price_by_pool(
         for slot in by_pool.get(key, ()):
             if all(0 <= r < supply.demand.shape[1] and size > 0 for r, size in slot.requests):
                 nodes = model.pools.nodes[pool]
-                price[:, pool] += slot.price * supply.requested_slots(slot.requests)
-                right += slot.price * float(supply.free_slots(slot.requests, nodes))
+                price[:, pool] += slot.price * supply.count_requested_slots_by_class(slot.requests)
+                right += slot.price * float(supply.count_free_slots(slot.requests, nodes))
     return price, right
 
 

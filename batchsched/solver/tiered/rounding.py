@@ -111,13 +111,13 @@ class EjectingPlacer:
         if not room.quotas.allows_one_more_running_gang(gang) or room.rows.touching.get(gang):
             return False
         mark = packing.checkpoint()
-        room.increment_gang_counts(gang)
+        room.count_gang_as_placed(gang)
         for class_index in members.classes:
             want = room.waiting[class_index]
-            placed = room.place_up_to(class_index, want)
+            placed = room.place_pods_up_to(class_index, want)
             if (
                 placed < want
-                and self._search.place_by_moving(class_index, want - placed, None) < want - placed
+                and self._search.place_pods_by_moving_others(class_index, want - placed, None) < want - placed
             ):
                 packing.roll_back_to(mark)
                 return False
@@ -219,7 +219,7 @@ MAX_RESETTLED_GANGS: Final = 48
 
 
 @dataclass(frozen=True, slots=True)
-class PodShortage:
+class UnplacedPods:
     """Pods of one class that the tiered model chose, but for which rounding found no room on the nodes."""
 
     gang: int
@@ -228,14 +228,14 @@ class PodShortage:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RoundedSolution:
+class RoundingResult:
     """The result of rounding: the packing, and the planned pods for which no node had room at first.
 
     Room may have been found for these pods later.
     """
 
     packing: Packing
-    shortages: tuple[PodShortage, ...]
+    shortages: tuple[UnplacedPods, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +254,7 @@ def round_to_nodes(
     split: FloatArray,
     prefer: bool,
     budget: CpSatBudget | None = None,
-) -> RoundedSolution:
+) -> RoundingResult:
     """Assign the pods of a plan to single nodes, then place every other gang and elastic pod that fits.
 
     Args:
@@ -271,7 +271,7 @@ def round_to_nodes(
     trees = packing.trees.is_tree
     lost = {g for g in chosen if trees[g] and not packing.taken[g] and packing.place_gang(g) is None}
     shortages = [
-        PodShortage(g, c, packing.room.waiting[c])
+        UnplacedPods(g, c, packing.room.waiting[c])
         for g in lost
         for c in packing.pod_classes_of_gang(g).classes
     ]
@@ -283,7 +283,7 @@ def round_to_nodes(
             continue
         placed = _place(packing, aggregate, order, split[order.class_index], prefer)
         if placed < order.pods:
-            placed += search.place_by_moving(order.class_index, order.pods - placed, order.cell)
+            placed += search.place_pods_by_moving_others(order.class_index, order.pods - placed, order.cell)
         if placed < order.pods and aggregate.rigid[order.gang]:
             packing.withdraw_gangs({order.gang})
             # Gangs with domains are placed first: other domains may still hold the gang, since few pods are placed yet.
@@ -292,18 +292,18 @@ def round_to_nodes(
                 continue
             lost.add(order.gang)
         if placed < order.pods:
-            shortages.append(PodShortage(order.gang, order.class_index, order.pods - placed))
+            shortages.append(UnplacedPods(order.gang, order.class_index, order.pods - placed))
     # A row may have been satisfied only by a gang that was withdrawn since.
-    failed = withdraw_broken_gangs(packing, [g for g in chosen if g not in lost])
+    failed = withdraw_incomplete_or_violating_gangs(packing, [g for g in chosen if g not in lost])
     ejection = EjectingPlacer(packing, search)
     place_withdrawn_gangs_again(
         packing, ejection, failed | lost, lambda gang: _meant(aggregate, values, gang)
     )
     # Ejections withdraw gangs, too: all minimums and rows are checked again before the rest is filled.
     standing = [g for g, need in enumerate(packing.needs) if need > 0 and packing.taken[g]]
-    withdraw_broken_gangs(packing, standing)
+    withdraw_incomplete_or_violating_gangs(packing, standing)
     fill_packing(packing)
-    return RoundedSolution(packing, tuple(shortages))
+    return RoundingResult(packing, tuple(shortages))
 
 
 def add_elastic_pods_ejecting_lower_tiers(problem: Problem, solution: Solution) -> Solution:
@@ -338,12 +338,14 @@ def _packing_of(problem: Problem, solution: Solution) -> Packing:
     """A packing with the placements of a solution."""
     packing, gangs, subgroups = Packing(problem), problem.gangs, problem.subgroups
     for gang in np.flatnonzero(solution.taken & ~packing.taken).tolist():
-        packing.room.increment_gang_counts(gang)
+        packing.room.count_gang_as_placed(gang)
         packing.taken[gang] = True
     edges = np.flatnonzero(np.diff(solution.classes, prepend=-1, append=-1))
     for begin, end in pairwise(edges.tolist()):
         class_index, nodes = int(solution.classes[begin]), solution.nodes[begin:end].astype(np.int64)
-        packing.room.place_unchecked(class_index, nodes, solution.counts[begin:end].astype(np.int64))
+        packing.room.change_placed_pods_unchecked(
+            class_index, nodes, solution.counts[begin:end].astype(np.int64)
+        )
         gang, part = int(problem.classes.gang[class_index]), int(problem.classes.subgroup[class_index])
         if gangs.required[gang] != NONE:
             packing.domain_of[gang] = int(problem.nodes.levels[gangs.required[gang], nodes[0]])
@@ -407,7 +409,7 @@ def _gangs_with_pending_surplus(packing: Packing) -> set[int]:
     return set(np.flatnonzero(packing.taken & gangs.allowed & pending & above).tolist())
 
 
-def withdraw_broken_gangs(packing: Packing, gangs: list[int]) -> set[int]:
+def withdraw_incomplete_or_violating_gangs(packing: Packing, gangs: list[int]) -> set[int]:
     """Withdraw gangs that miss their minimum or violate a plugin constraint, until no such gang is left.
 
     A withdrawal may violate another constraint, so the gangs are checked repeatedly.
@@ -443,7 +445,7 @@ def _begin(packing: Packing, gang: int) -> bool:
         return True
     if not packing.room.quotas.allows_one_more_running_gang(gang):
         return False
-    packing.room.increment_gang_counts(gang)
+    packing.room.count_gang_as_placed(gang)
     packing.taken[gang] = True
     return True
 
@@ -482,14 +484,14 @@ def _place(packing: Packing, aggregate: TieredModel, order: _Order, share: Float
     level = int(problem.subgroups.preferred[part]) if part != NONE else NONE
     level = int(problem.gangs.preferred[gang]) if level == NONE else level
     if prefer and level != NONE and settled:
-        placed += packing.place_on_few_domains(order.class_index, order.pods, level, nodes)
+        placed += packing.place_pods_of_class_on_few_domains(order.class_index, order.pods, level, nodes)
     if settled and placed < order.pods:
         pools = aggregate.pools
         for p, pods in _whole(share, order.pods):
             where = pools.nodes[p] if nodes is None else nodes[pools.of_node[nodes] == p]
-            placed += room.place_up_to(order.class_index, min(pods, order.pods - placed), where)
+            placed += room.place_pods_up_to(order.class_index, min(pods, order.pods - placed), where)
     if placed < order.pods and settled:
-        placed += room.place_up_to(order.class_index, order.pods - placed, nodes)
+        placed += room.place_pods_up_to(order.class_index, order.pods - placed, nodes)
     return placed
 
 

@@ -21,11 +21,11 @@ from batchsched.solver.cpsat import CpSatBudget, estimate_solve_work
 from batchsched.solver.objective import (
     ALL_CLASSES,
     TIER_TOLERANCE,
+    compare_objectives_by_tier,
     compare_solutions,
-    compare_tier_values,
     count_placed_pods,
+    objectives_by_tier,
     preferred_level_cost,
-    tier_values,
 )
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import NONE, BoolArray, FloatArray, IntArray, Problem, Solution, SolverBudget
@@ -33,8 +33,8 @@ from batchsched.solver.start import CapacityPrices
 from batchsched.solver.tiered.model import TieredModel
 from batchsched.solver.tiered.node_pools import build_pools
 from batchsched.solver.tiered.prices import capacity_prices_of_cuts
-from batchsched.solver.tiered.rounding import RoundedSolution, round_to_nodes
-from batchsched.solver.tiered.tier_solver import TIER_GAP, TieredSolution, TierSolver
+from batchsched.solver.tiered.rounding import RoundingResult, round_to_nodes
+from batchsched.solver.tiered.tier_solver import TIER_GAP, TieredPlan, TierSolver
 from batchsched.solver.tiered.transport import PoolSplit
 
 MAX_COMPLETE_VARIABLES: Final = 1500
@@ -95,8 +95,8 @@ class TieredRoundSolver:
             self._full = (
                 TierSolver(full, self._spending, chooses_domains=True) if full is not None else self._loose
             )
-        self._peak: TieredSolution | None = None
-        self._first_plan: TieredSolution | None = None
+        self._peak: TieredPlan | None = None
+        self._first_plan: TieredPlan | None = None
         self._narrow = False  # no domains were found for what the loose model takes: its bounds are too high
         self._rounds, self._bounded = 0, False
         self._preferring = bool(
@@ -152,7 +152,7 @@ class TieredRoundSolver:
         pairs = self._rounds * len(problem.classes.count) * len(problem.nodes.free)
         return self._budget.deterministic - estimate_solve_work(spending.spent, spending.variables, pairs)
 
-    def with_bounds(self, solution: Solution) -> Solution:
+    def add_bounds_to_solution(self, solution: Solution) -> Solution:
         """Add an upper bound for each tier's objective to a solution that another component found."""
         spending = self._spending
         effort, variables = solution.effort - spending.spent, solution.variables - spending.variables
@@ -190,7 +190,7 @@ class TieredRoundSolver:
 
     # ------------------------------------------------------------------------------------ choosing
 
-    def _choose(self) -> TieredSolution | None:
+    def _choose(self) -> TieredPlan | None:
         """The gangs of the loose model's optimum, with domains from the full model."""
         floors = list(self._floors.placed)
         loose = self._loose.aggregate
@@ -207,30 +207,30 @@ class TieredRoundSolver:
         other = self._choose_again(top, floors)
         if peak is None or other is None:
             return peak or other
-        return other if compare_tier_values(self._values(other), self._values(peak)) > 0 else peak
+        return other if compare_objectives_by_tier(self._values(other), self._values(peak)) > 0 else peak
 
-    def _choose_again(self, top: TieredSolution, floors: list[IntArray]) -> TieredSolution | None:
+    def _choose_again(self, top: TieredPlan, floors: list[IntArray]) -> TieredPlan | None:
         """Find domains for as many gangs of the loose optimum as possible, or in a small model for any gangs."""
         full, peak = self._full.aggregate, None
         if full.variable_count > MAX_FREE_VARIABLES:
             peak = self._among(top, np.zeros(full.variable_count, np.int64), whole=False)
         return peak or _above(self._full, full.variable_values_of_solution(self.best), floors, top)
 
-    def _is_below(self, plan: TieredSolution, top: TieredSolution) -> bool:
+    def _is_below(self, plan: TieredPlan, top: TieredPlan) -> bool:
         """Whether a plan ends below the loose model's optimum in the highest tier that differs by more than the gap."""
         loose = self._loose.aggregate
         values, most = (
             self._values(plan),
-            tier_values(loose.problem, ALL_CLASSES, loose.pods_by_class(top.values)),
+            objectives_by_tier(loose.problem, ALL_CLASSES, loose.pods_by_class(top.values)),
         )
         differs = np.flatnonzero(np.abs(most - values) > TIER_GAP * most)
         return bool(differs.size and values[differs[0]] < most[differs[0]])
 
-    def _values(self, plan: TieredSolution) -> FloatArray:
+    def _values(self, plan: TieredPlan) -> FloatArray:
         """The objectives [T] of a plan of the full model, whether or not all its pods fit on the nodes."""
-        return tier_values(self._problem, ALL_CLASSES, self._full.aggregate.pods_by_class(plan.values))
+        return objectives_by_tier(self._problem, ALL_CLASSES, self._full.aggregate.pods_by_class(plan.values))
 
-    def _among(self, top: TieredSolution, hint: IntArray, whole: bool) -> TieredSolution | None:
+    def _among(self, top: TieredPlan, hint: IntArray, whole: bool) -> TieredPlan | None:
         """Find domains for the gangs of the loose optimum: for all of them (`whole`), or for as many as possible."""
         full, y = self._full.aggregate, self._full.aggregate.y
         # The bounds are restored below: the model is used again in the next round.
@@ -244,7 +244,7 @@ class TieredRoundSolver:
 
     # ------------------------------------------------------------------------------------ realising
 
-    def _realise(self, plan: TieredSolution, prefer: bool) -> tuple[RoundedSolution, bool]:
+    def _realise(self, plan: TieredPlan, prefer: bool) -> tuple[RoundingResult, bool]:
         """Place a plan; return the result, and whether it beats the best solution so far."""
         realised = round_to_nodes(self._full.aggregate, plan.values, plan.split.pods, prefer, self._spending)
         solution = realised.packing.to_solution("aggregated")
@@ -265,7 +265,7 @@ class TieredRoundSolver:
         peak = 0.0 if self._peak is None else float(self._peak.bound.sum())
         return float(self.best.objective.sum()) < peak * (1 - self._budget.gap)
 
-    def _learn(self, plan: TieredSolution, realised: RoundedSolution) -> None:
+    def _learn(self, plan: TieredPlan, realised: RoundingResult) -> None:
         """Reduce each pool by its share of the pods that did not fit, and forbid the domains that were too full."""
         for shortage in realised.shortages:
             share = plan.split.pods[shortage.class_index]
@@ -278,7 +278,7 @@ class TieredRoundSolver:
             if self._full is not self._loose:
                 self._forbid(plan, shortage.gang)
 
-    def _forbid(self, plan: TieredSolution, gang: int) -> None:
+    def _forbid(self, plan: TieredPlan, gang: int) -> None:
         """Forbid this combination of gangs in this domain."""
         full = self._full.aggregate
         on = (full.cell != NONE) & (plan.values[np.maximum(full.switch, 0)] > 0) & (full.switch >= 0)
@@ -291,7 +291,7 @@ class TieredRoundSolver:
                 if np.isin(full.cells[int(full.cell[j])].nodes, nodes).any()
             ]
             switches = np.unique(full.switch[overlapping])
-            full.add_sum(switches, 0, len(switches) - 1)
+            full.add_sum_constraint(switches, 0, len(switches) - 1)
 
     # ------------------------------------------------------------------------------------ bounds
 
@@ -307,7 +307,7 @@ class TieredRoundSolver:
             return
         complete = TierSolver(model, self._spending)
         placed = count_placed_pods(self._problem, self.best.classes, self.best.counts)
-        loose = TieredSolution(np.zeros(0, np.int64), PoolSplit(np.zeros((0, 0)), 0.0), self.best.bound)
+        loose = TieredPlan(np.zeros(0, np.int64), PoolSplit(np.zeros((0, 0)), 0.0), self.best.bound)
         bound = np.minimum(self.best.bound, complete.compute_bounds(placed, loose))
         self.best = replace(self.best, bound=np.maximum(bound, self.best.objective))
 
@@ -337,7 +337,7 @@ def _count_domain_choices(packing: Packing) -> int:
 
 
 def _above(
-    tier_solver: TierSolver, hint: IntArray, floors: list[IntArray], ceiling: TieredSolution | None
-) -> TieredSolution | None:
+    tier_solver: TierSolver, hint: IntArray, floors: list[IntArray], ceiling: TieredPlan | None
+) -> TieredPlan | None:
     """Solve above the floors; if cuts have made that impossible, without floors."""
     return tier_solver.maximise_tiers(hint, floors, ceiling) or tier_solver.maximise_tiers(hint, [], ceiling)

@@ -14,7 +14,7 @@ import numpy as np
 
 from batchsched.solver.cpsat import CpSatAnswer, CpSatBudget
 from batchsched.solver.linear_model import HIGHEST, scale_weights_to_integers
-from batchsched.solver.objective import allowed_pods_by_class, count_tiers
+from batchsched.solver.objective import count_allowed_pods_by_class, count_tiers
 from batchsched.solver.problem import NONE, FloatArray, IntArray
 from batchsched.solver.tiered.model import OPEN, TieredModel
 from batchsched.solver.tiered.transport import PoolSplit, PoolTransport
@@ -36,7 +36,7 @@ MAX_TIE_EFFORT: float = 0.02
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TieredSolution:
+class TieredPlan:
     """The result of the tiered model: values of the variables, pods by node pool, and objective bounds [T]."""
 
     values: IntArray
@@ -79,7 +79,7 @@ class _Ascent:
     values: IntArray
     split: PoolSplit
     floors: list[IntArray]
-    ceiling: TieredSolution | None
+    ceiling: TieredPlan | None
     reserve: float
     bound: FloatArray
     solved: bool = False
@@ -143,8 +143,8 @@ class TierSolver:
         return np.concatenate([aggregate.y[gangs], aggregate.variable[loads]])
 
     def maximise_tiers(
-        self, hint: IntArray, floors: list[IntArray], ceiling: TieredSolution | None = None
-    ) -> TieredSolution | None:
+        self, hint: IntArray, floors: list[IntArray], ceiling: TieredPlan | None = None
+    ) -> TieredPlan | None:
         """Choose gangs and pods tier by tier, the highest priority tier first, so that each objective is maximal.
 
         Args:
@@ -157,7 +157,7 @@ class TierSolver:
         """
         return self._ascend(hint, floors, ceiling, None)
 
-    def compute_bounds(self, placed: IntArray, ceiling: TieredSolution | None = None) -> FloatArray:
+    def compute_bounds(self, placed: IntArray, ceiling: TieredPlan | None = None) -> FloatArray:
         """Return an upper bound on each tier's objective [T], given the placed pods [C] of the higher tiers.
 
         With a ceiling, the bounds of a looser model, tiers that reach it are not solved again.
@@ -171,7 +171,7 @@ class TierSolver:
         for row in local:
             model.set_row_bounds(row, -HIGHEST, HIGHEST)
         peak = self._ascend(np.zeros(model.variable_count, np.int64), [], ceiling, placed)
-        self.transport.restore_tightened_limits(kept)
+        self.transport.set_limits(kept)
         for row, limit in local.items():
             model.set_row_bounds(row, -HIGHEST, limit)
         return peak.bound if peak is not None else np.full(len(self._scale), np.inf)
@@ -180,9 +180,9 @@ class TierSolver:
         self,
         hint: IntArray,
         floors: list[IntArray],
-        ceiling: TieredSolution | None,
+        ceiling: TieredPlan | None,
         placed_above: IntArray | None,
-    ) -> TieredSolution | None:
+    ) -> TieredPlan | None:
         """Maximise tier after tier; for bounds, hold every tier above at the value of `placed_above` [C]."""
         aggregate, tiers = self.aggregate, len(self._scale)
         reserve = self._budget.remaining * (1 - ROUND_SHARE)
@@ -204,7 +204,7 @@ class TierSolver:
             ascent.values, ascent.split = self._ties(ascent.values, ascent.split)
         self._release()
         aggregate.set_variable_bounds(every, lower[every], upper[every])
-        return TieredSolution(ascent.values, ascent.split, ascent.bound) if complete else None
+        return TieredPlan(ascent.values, ascent.split, ascent.bound) if complete else None
 
     def _ascend_tier(self, t: int, ascent: _Ascent, placed_above: IntArray | None) -> bool:
         """Maximise one tier and hold it; False if there is no choice."""
@@ -246,7 +246,7 @@ class TierSolver:
             self.aggregate.set_variable_bounds(gangs, ascent.values[gangs], ascent.values[gangs])
 
     def _value_of_all_pods(self, weights: IntArray) -> int:
-        return int(weights @ allowed_pods_by_class(self.aggregate.problem))
+        return int(weights @ count_allowed_pods_by_class(self.aggregate.problem))
 
     def _worth(self, weights: IntArray, values: IntArray) -> int:
         return int(weights @ self.aggregate.pods_by_class(values))
@@ -285,7 +285,7 @@ class TierSolver:
                 break
             if not self._divides_pods:
                 return replace(best, values=answer.values, fits=True)
-            split, fits = self.transport.split_over_pools(answer.values)
+            split, fits = self.transport.split_over_pools_or_add_cut(answer.values)
             best = replace(best, values=answer.values, split=split, fits=fits)
             if fits or (self._budget.remaining <= 0 and not least):
                 break
@@ -303,7 +303,7 @@ class TierSolver:
             best = replace(best, bound=min(best.bound, answer.bound))
             if answer.values is None:
                 break
-            split, fits = self.transport.split_over_pools(answer.values)
+            split, fits = self.transport.split_over_pools_or_add_cut(answer.values)
             choice = replace(best, values=answer.values, split=split, fits=fits)
             if not fits:
                 choice = self._fit_in_domains(objective, choice)
@@ -345,7 +345,7 @@ class TierSolver:
             return values, split
         if not self._divides_pods:
             return answer.values, split
-        other, fits = self.transport.split_over_pools(answer.values)
+        other, fits = self.transport.split_over_pools_or_add_cut(answer.values)
         return (answer.values, other) if fits and other.short == 0.0 else (values, split)
 
     def _maximise(self, objective: IntArray, hint: IntArray, most: float, least: float = 0.0) -> CpSatAnswer:

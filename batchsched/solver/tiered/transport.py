@@ -205,7 +205,7 @@ class PoolTransport:
         most = 2 * self._per_lot(aggregate.problem.classes.count.astype(np.int64)) + 1
         short = model.add_variables(np.zeros(lots, np.int64), most)
         for columns, shortage in zip(positions_by_group(self.lot, lots), short.tolist(), strict=True):
-            model.add_sum(np.append(columns, shortage), 0, 0)
+            model.add_sum_constraint(np.append(columns, shortage), 0, 0)
         size = np.array([aggregate.packing.room.slots.dominant_share(c) for c in self._first.tolist()])
         cost = np.zeros(model.variable_count)
         cost[short] = -np.maximum(size / max(float(size.mean()), 1e-12), 1e-3) if lots else 0.0
@@ -233,12 +233,12 @@ class PoolTransport:
                 self._side(row, max(0.0, float(self._right[row]) - float(pods[p]) * (amount // size)))
 
     def reset_to_original_limits(self) -> FloatArray:
-        """Restore the original limits of all constraints; return the tightened ones for `restore_tightened_limits`."""
+        """Restore the original limits of all constraints; return the tightened ones for `set_limits`."""
         kept = self._right.copy()
-        self.restore_tightened_limits(self._original_right)
+        self.set_limits(self._original_right)
         return kept
 
-    def restore_tightened_limits(self, right: FloatArray) -> None:
+    def set_limits(self, right: FloatArray) -> None:
         """Set the limits of all constraints to the values that `reset_to_original_limits` returned."""
         for row in np.flatnonzero(self._right != right).tolist():
             self._side(row, float(right[row]))
@@ -249,7 +249,7 @@ class PoolTransport:
 
     # ------------------------------------------------------------------------------------ asking
 
-    def split_over_pools(self, values: IntArray) -> tuple[PoolSplit, bool]:
+    def split_over_pools_or_add_cut(self, values: IntArray) -> tuple[PoolSplit, bool]:
         """Divide the pods of a plan among the node pools. If they do not fit, add a cut that excludes the plan.
 
         Args:
@@ -263,7 +263,7 @@ class PoolTransport:
         on = np.where(aggregate.switch == OPEN, 1, values[np.maximum(aggregate.switch, 0)])
         limit = self._limit(on)
         if self._moving.size:
-            self._program.set_variable_upper_bounds(self._moving, limit[self._moving].astype(np.float64))
+            self._program.set_variable_ranges_from_zero(self._moving, limit[self._moving].astype(np.float64))
         first, counts = len(self._right), self._per_lot(pods).astype(np.float64)
         self._program.set_row_bounds(np.arange(first, first + len(counts)), counts, counts)
         taken = values[aggregate.y]

@@ -10,7 +10,7 @@ import numpy as np
 
 from batchsched.solver.cpsat import CpSatBudget
 from batchsched.solver.gang_tree import mask_gangs_with_tree_rules
-from batchsched.solver.objective import count_required_pods
+from batchsched.solver.objective import count_pods_still_required
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import (
     NONE,
@@ -19,14 +19,14 @@ from batchsched.solver.problem import (
     IntArray,
 )
 from batchsched.solver.victims.model import VictimModel
-from batchsched.solver.victims.tree_victims import choose_tree_victims
+from batchsched.solver.victims.tree_victims import choose_victims_with_placement
 from batchsched.solver.victims.victim_problem import VictimProblem, VictimSolution
 from batchsched.solver.victims.victim_state import VictimSearchInput, VictimState, place_after_eviction
 
 Greedy = Callable[[VictimSearchInput], VictimState | None]
 
 
-def choose_victims_greedily(search_input: VictimSearchInput) -> VictimState | None:
+def choose_victims_by_unit_cost(search_input: VictimSearchInput) -> VictimState | None:
     """Choose victims in the order of cost per freed resource, until the pending gang fits.
 
     A victim is a gang or an elastic pod. Only resources that the pending gang requests count.
@@ -56,7 +56,7 @@ def choose_victims_by_initial_node_cost(search_input: VictimSearchInput) -> Vict
     """
     gain, price = _gain(search_input), np.zeros(len(search_input.sites))
     for c in range(len(search_input.count)):
-        price = np.maximum(price, cost_lower_bounds_per_pod_by_site(search_input, c))
+        price = np.maximum(price, cost_lower_bounds_per_pod_by_node(search_input, c))
     gaining = np.flatnonzero(gain > 0)
     order = gaining[np.argsort(price[gaining] / gain[gaining], kind="stable")]
     return _in_order(search_input, (_units_on(search_input, site) for site in order.tolist()))
@@ -86,7 +86,7 @@ def choose_victims_by_current_node_cost(search_input: VictimSearchInput) -> Vict
 GREEDIES: tuple[Greedy, ...] = (
     choose_victims_by_current_node_cost,
     choose_victims_by_initial_node_cost,
-    choose_victims_greedily,
+    choose_victims_by_unit_cost,
 )
 
 
@@ -116,7 +116,7 @@ def _units_on(search_input: VictimSearchInput, site: int) -> list[int]:
     return units
 
 
-def cost_lower_bounds_per_pod_by_site(search_input: VictimSearchInput, class_index: int) -> FloatArray:
+def cost_lower_bounds_per_pod_by_node(search_input: VictimSearchInput, class_index: int) -> FloatArray:
     """Return for each node [S] a lower bound on the eviction cost for each additional pod of a class.
 
     A unit blocks pods on a site if the site gains nothing without its eviction. Each unit divides its cost equally
@@ -146,7 +146,7 @@ def _bound_class_cost(search_input: VictimSearchInput, class_index: int) -> floa
     lacking = int(search_input.count[class_index] - search_input.now[class_index].sum())
     if lacking <= 0:
         return 0.0
-    price = cost_lower_bounds_per_pod_by_site(search_input, class_index)
+    price = cost_lower_bounds_per_pod_by_node(search_input, class_index)
     # The cheapest pods bound the cost from below: no choice of sites pays less for as many pods.
     order = np.argsort(price, kind="stable")
     running = np.cumsum(gain[order])
@@ -185,7 +185,7 @@ def _in_order(search_input: VictimSearchInput, groups: Iterable[list[int]]) -> V
         return ground
     for group in groups:
         if (
-            ground.with_required_units(group)
+            ground.units_with_required_units(group)
             and ground.evict_units_within_limits(group)
             and ground.gang_fits()
         ):
@@ -223,7 +223,7 @@ def choose_victims(
     Raises:
       SolverFault: OR-Tools rejects a model as invalid.
     """
-    if not problem.pending.gangs.allowed[0] or not count_required_pods(problem.pending)[0]:
+    if not problem.pending.gangs.allowed[0] or not count_pods_still_required(problem.pending)[0]:
         return None
     none_evicted = np.zeros(problem.unit_count, np.bool_)
     room = None if problem.cuts else place_after_eviction(problem, none_evicted)
@@ -234,7 +234,7 @@ def choose_victims(
     ranked = sorted(
         (
             (cost_lower_bound(search_input), number, search_input)
-            for number, search_input in enumerate(split_by_domain(problem))
+            for number, search_input in enumerate(search_inputs_by_domain(problem))
         ),
         key=lambda case: case[:2],
     )
@@ -245,7 +245,7 @@ def choose_victims(
     if budget.exact and mask_gangs_with_tree_rules(problem.pending)[0]:
         return _choose_for_tree(problem, budget, search, greedy)
     bounds = (
-        [search.search_for_cheaper_set(search_input, least) for least, _, search_input in ranked]
+        [search.search_for_cheaper_victims(search_input, least) for least, _, search_input in ranked]
         if budget.exact
         else [0]
     )
@@ -254,7 +254,7 @@ def choose_victims(
     bound = min([cost, *bounds])
     if budget.exact and cost - bound > budget.gap * cost:
         # The packing may miss a placement of several pod classes, and no bound rests on what it misses.
-        cheaper, exact_bound = choose_tree_victims(problem, search.spending, budget.gap, cost)
+        cheaper, exact_bound = choose_victims_with_placement(problem, search.spending, budget.gap, cost)
         if cheaper is not None:
             return replace(cheaper, greedy=greedy, guard=search.reached_time_limit)
         bound = min(cost, max(bound, exact_bound))
@@ -276,7 +276,7 @@ def _choose_for_tree(
 ) -> VictimSolution | None:
     """Search for cheaper victims than the greedy algorithms found, by the model with the subgroup tree of the gang."""
     below = greedy if greedy >= 0 else int(problem.cost.sum()) + 1
-    answer, bound = choose_tree_victims(problem, search.spending, budget.gap, below)
+    answer, bound = choose_victims_with_placement(problem, search.spending, budget.gap, below)
     if answer is None and search.best is None:
         return None
     if answer is None and search.best is not None:
@@ -285,7 +285,7 @@ def _choose_for_tree(
     return None if answer is None else replace(answer, greedy=greedy, guard=search.reached_time_limit)
 
 
-def split_by_domain(problem: VictimProblem) -> Iterator[VictimSearchInput]:
+def search_inputs_by_domain(problem: VictimProblem) -> Iterator[VictimSearchInput]:
     """Yield a victim search input per domain of the gang's required level, or one if it requires no level.
 
     Domains in which no eviction makes enough room are skipped.
@@ -344,7 +344,7 @@ class _Search:
         if self.best is None or ground.cost < self.best.cost:
             self.best = ground
 
-    def search_for_cheaper_set(self, search_input: VictimSearchInput, least: float) -> int:
+    def search_for_cheaper_victims(self, search_input: VictimSearchInput, least: float) -> int:
         """Search for cheaper victims by CP-SAT; return a lower bound on the cost of any sufficient set.
 
         The bound is at most the cost of the best set.

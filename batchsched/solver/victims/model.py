@@ -57,7 +57,7 @@ class VictimModel(LinearModel):
 
     def add_cut(self, evicted: BoolArray) -> None:
         """Exclude a set of victims [U] and all its subsets: the pending gang did not fit after their eviction."""
-        self.add_sum(self._leave[np.flatnonzero(~evicted)], lower=1)
+        self.add_sum_constraint(self._leave[np.flatnonzero(~evicted)], lower=1)
 
     def _pairwise(self) -> None:
         """Rows x - (most - m)·v <= m, for each cell and each unit that blocks pods there."""
@@ -128,17 +128,19 @@ class VictimModel(LinearModel):
         xs = [cells.x for cells in self._cells]
         for c, x in enumerate(xs):
             count = int(search_input.count[c])
-            self.add_sum(x, count if search_input.rigid else 0, HIGHEST if search_input.rigid else count)
+            self.add_sum_constraint(
+                x, count if search_input.rigid else 0, HIGHEST if search_input.rigid else count
+            )
         if search_input.rigid:
             return
-        self.add_sum(np.concatenate(xs), lower=search_input.minimum)
+        self.add_sum_constraint(np.concatenate(xs), lower=search_input.minimum)
         # A tree may run without some of its subgroups; whether it runs is for the packing to tell.
         if mask_gangs_with_tree_rules(pending)[0]:
             return
         for s, least in enumerate(pending.subgroups.need.tolist()):
             members = [xs[c] for c in np.flatnonzero(pending.classes.subgroup == s).tolist()]
             if least and members:
-                self.add_sum(np.concatenate(members), lower=int(least))
+                self.add_sum_constraint(np.concatenate(members), lower=int(least))
 
     def _bonds_and_limits(self) -> None:
         problem = self._terms.problem
@@ -158,7 +160,7 @@ class VictimModel(LinearModel):
         # If the gang may choose its pods, the caller checks the quotas of the placement and adds a cut.
         if not len(pending.quotas.gangs) or not self._terms.rigid:
             return
-        requested, freed = self._terms.count @ pending.classes.demand, problem.freed_by_unit()
+        requested, freed = self._terms.count @ pending.classes.demand, problem.freed_resources_by_unit()
         for q in np.flatnonzero(pending.quotas.covers[:, 0]).tolist():
             inside = problem.quota_unit[q]
             for r in np.flatnonzero((requested > 0) & (problem.quota_left[q] < UNLIMITED)).tolist():

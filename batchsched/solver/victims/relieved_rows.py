@@ -19,7 +19,7 @@ from batchsched.solver.problem import (
 from batchsched.solver.victims.victim_problem import VictimProblem
 
 
-def relieved_rows_as_resources(problem: VictimProblem) -> VictimProblem:
+def convert_relieved_rows_to_resources(problem: VictimProblem) -> VictimProblem:
     """Return the problem with each per-node constraint that evictions can loosen replaced by a resource."""
     relieved = [
         (row, row.relief)

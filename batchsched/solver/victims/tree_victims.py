@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from batchsched.solver.cpsat import CpSatBudget
 from batchsched.solver.linear_model import HIGHEST
-from batchsched.solver.node_model import NodeModel, count_fitting_pods
+from batchsched.solver.node_model import NodeLevelModel, count_fitting_pods
 from batchsched.solver.problem import (
     NONE,
     UNLIMITED,
@@ -29,7 +29,7 @@ MAX_PAIRS: Final = 20_000
 """Maximum pairs of a pod class and a node in the model."""
 
 
-class TreeVictimModel(NodeModel):
+class VictimPlacementModel(NodeLevelModel):
     """The model that decides together which gangs and elastic pods [U] to evict and where the pending gang runs."""
 
     def __init__(self, problem: VictimProblem, fits: IntArray) -> None:
@@ -97,7 +97,7 @@ class TreeVictimModel(NodeModel):
                     self.leave[problem.limit_unit[entries]], problem.limit_amount[entries], upper=most
                 )
         for cut in problem.cuts:
-            self.add_sum(self.leave[~np.isin(np.arange(problem.unit_count), cut)], lower=1)
+            self.add_sum_constraint(self.leave[~np.isin(np.arange(problem.unit_count), cut)], lower=1)
 
     def _add_quotas(self) -> None:
         """What the gang requests is left of its quotas, or victims leave it."""
@@ -105,7 +105,7 @@ class TreeVictimModel(NodeModel):
         pending = problem.pending
         if not len(pending.quotas.gangs):
             return
-        freed = problem.freed_by_unit()
+        freed = problem.freed_resources_by_unit()
         for q in np.flatnonzero(pending.quotas.covers[:, 0]).tolist():
             inside = np.flatnonzero(problem.quota_unit[q])
             for r in np.flatnonzero(problem.quota_left[q] < UNLIMITED).tolist():
@@ -117,10 +117,10 @@ class TreeVictimModel(NodeModel):
                     self.add_row(names, factors, upper=int(problem.quota_left[q, r]))
             if pending.gangs.fresh[0] and problem.gangs_left[q] < UNLIMITED:
                 ends = self.leave[inside[problem.ends[inside]]]
-                self.add_sum(ends, lower=int(1 - problem.gangs_left[q]))
+                self.add_sum_constraint(ends, lower=int(1 - problem.gangs_left[q]))
 
 
-def choose_tree_victims(
+def choose_victims_with_placement(
     problem: VictimProblem, budget: CpSatBudget, gap: float, below: int
 ) -> tuple[VictimSolution | None, int]:
     """Find the cheapest victims by one model that also places the pending gang on single nodes.
@@ -134,7 +134,7 @@ def choose_tree_victims(
     fits = count_fitting_pods(replace(pending, nodes=replace(pending.nodes, free=np.maximum(everything, 0))))
     if int(np.count_nonzero(fits)) > MAX_PAIRS or budget.remaining <= 0:
         return None, 0
-    model = TreeVictimModel(problem, fits)
+    model = VictimPlacementModel(problem, fits)
     model.add_row(model.leave, problem.cost, -HIGHEST, below - 1)
     objective = np.zeros(model.variable_count, np.int64)
     objective[model.leave] = -problem.cost
@@ -158,7 +158,7 @@ def choose_tree_victims(
     return solution, bound
 
 
-def _least_counts(model: TreeVictimModel, values: IntArray, budget: CpSatBudget) -> IntArray:
+def _least_counts(model: VictimPlacementModel, values: IntArray, budget: CpSatBudget) -> IntArray:
     """The counts of the placement without pods that the minimum does not need: no unit is evicted for those."""
     units = model.leave
     model.set_variable_bounds(units, values[units], values[units])
@@ -169,7 +169,7 @@ def _least_counts(model: TreeVictimModel, values: IntArray, budget: CpSatBudget)
 
 
 def _needed(
-    problem: VictimProblem, evicted: BoolArray, model: TreeVictimModel, counts: IntArray
+    problem: VictimProblem, evicted: BoolArray, model: VictimPlacementModel, counts: IntArray
 ) -> BoolArray:
     """The units of a set that make room for the placement, or that others require; the dearest are left out first."""
     if len(problem.pending.quotas.gangs) or problem.cuts:

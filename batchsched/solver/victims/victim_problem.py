@@ -16,8 +16,8 @@ from batchsched.solver.problem import (
     IndexArray,
     IntArray,
     Problem,
-    empty_amounts,
-    empty_indexes,
+    empty_amount_array,
+    empty_index_array,
 )
 
 
@@ -48,14 +48,14 @@ class VictimProblem:
     unit: IndexArray
     node: IndexArray
     freed: IntArray
-    bond_unit: IndexArray = field(default_factory=empty_indexes)
-    bond_with: IndexArray = field(default_factory=empty_indexes)
-    limit: IntArray = field(default_factory=empty_amounts)
-    limit_row: IndexArray = field(default_factory=empty_indexes)
-    limit_unit: IndexArray = field(default_factory=empty_indexes)
-    limit_amount: IntArray = field(default_factory=empty_amounts)
+    bond_unit: IndexArray = field(default_factory=empty_index_array)
+    bond_with: IndexArray = field(default_factory=empty_index_array)
+    limit: IntArray = field(default_factory=empty_amount_array)
+    limit_row: IndexArray = field(default_factory=empty_index_array)
+    limit_unit: IndexArray = field(default_factory=empty_index_array)
+    limit_amount: IntArray = field(default_factory=empty_amount_array)
     quota_left: IntArray = field(default_factory=lambda: np.zeros((0, 0), np.int64))
-    gangs_left: IntArray = field(default_factory=empty_amounts)
+    gangs_left: IntArray = field(default_factory=empty_amount_array)
     quota_unit: BoolArray = field(default_factory=lambda: np.zeros((0, 0), np.bool_))
     ends: BoolArray = field(default_factory=lambda: np.zeros(0, np.bool_))
     cuts: tuple[IndexArray, ...] = ()
@@ -65,7 +65,7 @@ class VictimProblem:
         """The number U of units that may be evicted; a unit is a running gang or a single elastic pod."""
         return len(self.cost)
 
-    def freed_by_unit(self) -> IntArray:
+    def freed_resources_by_unit(self) -> IntArray:
         """Return the resources [U, R] that the eviction of each gang or elastic pod frees, over all nodes."""
         freed = np.zeros((self.unit_count, self.free.shape[1]), np.int64)
         np.add.at(freed, self.unit, self.freed)

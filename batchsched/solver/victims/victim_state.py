@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from batchsched.solver.objective import count_required_pods
+from batchsched.solver.objective import count_pods_still_required
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import (
     UNLIMITED,
@@ -74,7 +74,7 @@ class VictimSearchInput:
         site = place[problem.node[inside]]
         freed = problem.freed[inside]
         nodes = sites[site]
-        minimum = int(count_required_pods(pending)[0])
+        minimum = int(count_pods_still_required(pending)[0])
         # If all pods are needed, each class counts by itself and the total adds nothing.
         rigid = minimum == int(pending.classes.count.sum())
         plain = (
@@ -151,7 +151,7 @@ class VictimState:
         """The sum of the costs of all victims evicted so far."""
         return int(self.problem.cost[self.evicted].sum())
 
-    def with_required_units(self, units: Iterable[int]) -> list[int]:
+    def units_with_required_units(self, units: Iterable[int]) -> list[int]:
         """Return the given units and all units that must be evicted with them, unless evicted already.
 
         They are in no particular order.
@@ -170,7 +170,7 @@ class VictimState:
 
         The limits come from disruption budgets and entitlements. If the result is False, nothing has changed.
         """
-        leaving = self.with_required_units(units)
+        leaving = self.units_with_required_units(units)
         # Limits are tested unit by unit, so that a failure undoes only what was moved.
         for number, unit in enumerate(leaving):
             self._move(unit, 1)
@@ -256,7 +256,7 @@ def quotas_after_eviction(problem: VictimProblem, evicted: BoolArray) -> tuple[I
       evicted: [U] True for each evicted unit.
     """
     back = problem.quota_unit[:, evicted].astype(np.int64)
-    quota_left = problem.quota_left + back @ problem.freed_by_unit()[evicted]
+    quota_left = problem.quota_left + back @ problem.freed_resources_by_unit()[evicted]
     gangs = problem.gangs_left + back @ problem.ends[evicted].astype(np.int64)
     # A packing reads quotas as amounts that are left: an exceeded one leaves nothing.
     return np.clip(quota_left, 0, UNLIMITED), np.clip(gangs, 0, UNLIMITED)

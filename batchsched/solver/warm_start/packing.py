@@ -16,7 +16,7 @@ from batchsched.solver.start import WarmStart
 from batchsched.solver.tiered.rounding import (
     EjectingPlacer,
     place_withdrawn_gangs_again,
-    withdraw_broken_gangs,
+    withdraw_incomplete_or_violating_gangs,
 )
 
 
@@ -40,7 +40,7 @@ class WarmStartPlacements:
         """The gangs [G] with a required level, or a subgroup that has one."""
         self.levelled[parts.gang[parts.required != NONE]] = True
 
-    def place_pods(self, planned_pods: IntArray, *, moving: bool) -> Packing:
+    def place_plan_on_start_nodes(self, planned_pods: IntArray, *, moving: bool) -> Packing:
         """Place a plan's pods, preferably on their nodes in the warm start; then add other pods that fit.
 
         Args:
@@ -91,12 +91,14 @@ class _PlanPlacement:
         search = LocalSearch(packing)
         self._place_missing_pods(search if moving else None)
         standing = np.array(packing.needs) > 0
-        self._lost |= withdraw_broken_gangs(packing, np.flatnonzero(packing.taken & standing).tolist())
+        self._lost |= withdraw_incomplete_or_violating_gangs(
+            packing, np.flatnonzero(packing.taken & standing).tolist()
+        )
         if moving:
             place_withdrawn_gangs_again(
                 packing, EjectingPlacer(packing, search), set(self._lost), lambda _: None
             )
-            withdraw_broken_gangs(packing, np.flatnonzero(packing.taken & standing).tolist())
+            withdraw_incomplete_or_violating_gangs(packing, np.flatnonzero(packing.taken & standing).tolist())
         fill_packing(packing)
         return packing
 
@@ -121,7 +123,7 @@ class _PlanPlacement:
                 if not packing.room.quotas.allows_one_more_running_gang(gang):
                     self._lost.add(gang)
                     continue
-                packing.room.increment_gang_counts(gang)
+                packing.room.count_gang_as_placed(gang)
                 packing.taken[gang] = True
             members = packing.pod_classes_of_gang(gang)
             self._settle_domains(gang, members.parts)
@@ -161,14 +163,14 @@ class _PlanPlacement:
         if cell is not None:
             counts = np.where(np.isin(nodes, cell), counts, 0)
         if class_index in room.rows.of_class:
-            counts = room.rows.clip_to_rows(class_index, nodes, counts)
+            counts = room.rows.clip_pod_limits_to_rows(class_index, nodes, counts)
         gang = int(self._problem.classes.gang[class_index])
         most = room.quotas.count_admitted_pods(
             gang, room.slots.needs[class_index], min(missing, int(counts.sum()))
         )
         counts = np.clip(most - (np.cumsum(counts) - counts), 0, counts)
         if counts.any():
-            room.place_unchecked(class_index, nodes[counts > 0], counts[counts > 0])
+            room.change_placed_pods_unchecked(class_index, nodes[counts > 0], counts[counts > 0])
 
     def _cell(self, class_index: int) -> tuple[IntArray | None, bool]:
         """The nodes of the domains of a class, None for all; False if a required domain is not chosen."""
@@ -201,9 +203,9 @@ class _PlanPlacement:
             cell, is_chosen = self._cell(class_index)
             if gang in self._lost or not is_chosen or missing <= 0:
                 continue
-            placed = packing.room.place_up_to(class_index, missing, cell)
+            placed = packing.room.place_pods_up_to(class_index, missing, cell)
             if placed < missing and search is not None:
-                placed += search.place_by_moving(class_index, missing - placed, cell)
+                placed += search.place_pods_by_moving_others(class_index, missing - placed, cell)
             if placed < missing and packing.pod_classes_of_gang(gang).pods == packing.needs[gang]:
                 packing.withdraw_gangs({gang})
                 self._lost.add(gang)
@@ -212,4 +214,4 @@ class _PlanPlacement:
     def _lose_incomplete(self, gangs: BoolArray) -> None:
         """Withdraw gangs below their minimum, so that they are tried in another domain."""
         taken = np.flatnonzero(gangs & self._packing.taken & (np.array(self._packing.needs) > 0))
-        self._lost |= withdraw_broken_gangs(self._packing, taken.tolist())
+        self._lost |= withdraw_incomplete_or_violating_gangs(self._packing, taken.tolist())

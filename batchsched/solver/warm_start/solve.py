@@ -14,16 +14,16 @@ from typing import Final
 import numpy as np
 
 from batchsched.ports.external import Telemetry
-from batchsched.solver.completion import place_remaining_gangs
+from batchsched.solver.completion import place_gangs_that_greedy_missed
 from batchsched.solver.cpsat import CpSatBudget
-from batchsched.solver.greedy import pack_while_not_worse
+from batchsched.solver.greedy import solve_greedily_unless_worse
 from batchsched.solver.improvement.search import improve_solution
 from batchsched.solver.objective import (
     TIER_TOLERANCE,
+    compare_objectives_by_tier,
     compare_solutions,
-    compare_tier_values,
     count_placed_pods,
-    places_every_pod,
+    places_every_allowed_pod,
 )
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import Problem, Solution, SolverBudget
@@ -31,7 +31,7 @@ from batchsched.solver.start import WarmStart
 from batchsched.solver.tiered.model import TieredModel
 from batchsched.solver.tiered.node_pools import build_pools
 from batchsched.solver.tiered.prices import add_price_rows
-from batchsched.solver.tiered.tier_solver import TieredSolution, TierSolver
+from batchsched.solver.tiered.tier_solver import TieredPlan, TierSolver
 from batchsched.solver.warm_start.packing import WarmStartPlacements
 
 SEARCH_UNITS: Final = 0.05
@@ -42,16 +42,16 @@ the accepted gap."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class WarmAnswer:
+class WarmStartResult:
     """The result of a warm start: a solution with upper bounds, and whether its gap is small enough."""
 
     solution: Solution
     is_near: bool
 
 
-def solve_from_start(
+def solve_from_warm_start(
     problem: Problem, start: WarmStart, budget: SolverBudget, seed: int, telemetry: Telemetry
-) -> WarmAnswer:
+) -> WarmStartResult:
     """Place the gangs of a problem, beginning with the placements of an earlier solve (a warm start).
 
     Args:
@@ -66,8 +66,8 @@ def solve_from_start(
       solution and the job-by-job solution.
     """
     steps = _Steps(problem, start, budget, seed, telemetry)
-    if places_every_pod(problem, steps.best):
-        return WarmAnswer(replace(steps.best, bound=steps.best.objective.copy()), is_near=True)
+    if places_every_allowed_pod(problem, steps.best):
+        return WarmStartResult(replace(steps.best, bound=steps.best.objective.copy()), is_near=True)
     steps.place_plan_around_start()
     if steps.best.gap > budget.gap and not problem.rows:
         steps.improve_in_one_step()
@@ -75,7 +75,7 @@ def solve_from_start(
         steps.adopt_better_baseline()
     solution = steps.with_total_effort()
     near = solution.gap <= max(budget.gap, GAP_FACTOR * start.gap + budget.gap)
-    return WarmAnswer(replace(solution, prices=start.prices), near and not solution.guard)
+    return WarmStartResult(replace(solution, prices=start.prices), near and not solution.guard)
 
 
 class _Steps:
@@ -89,12 +89,12 @@ class _Steps:
         self._spending = CpSatBudget(budget.deterministic, budget.guard_seconds, seed)
         with telemetry.stage_span("start"):
             self._placements = WarmStartPlacements(problem, start)
-            packing = self._placements.place_pods(self._placements.pods, moving=False)
+            packing = self._placements.place_plan_on_start_nodes(self._placements.pods, moving=False)
             self.best = packing.to_solution("aggregated")
 
     def is_proved_optimal(self) -> bool:
         """Tell whether the solution is proved to be optimal: each tier's objective is equal to its upper bound."""
-        return compare_tier_values(self.best.bound, self.best.objective) == 0
+        return compare_objectives_by_tier(self.best.bound, self.best.objective) == 0
 
     def with_total_effort(self) -> Solution:
         """Return the best solution, with the effort of all CP-SAT calls of this solve recorded in it."""
@@ -119,14 +119,16 @@ class _Steps:
             plan = self._tiers.maximise_tiers(model.variable_values_of_solution(self.best), [floor])
         if plan is not None:
             with telemetry.stage_span("realise"):
-                packing = self._placements.place_pods(model.pods_by_class(plan.values), moving=True)
+                packing = self._placements.place_plan_on_start_nodes(
+                    model.pods_by_class(plan.values), moving=True
+                )
                 self._adopt(packing.to_solution("aggregated"))
         self._bound(plan)
 
     def improve_in_one_step(self) -> None:
         """Add gangs that still fit, then place all gangs without a required level again in one improvement step."""
         with self._telemetry.stage_span("complete"):
-            answer = place_remaining_gangs(self._problem, self.best, self._seed)
+            answer = place_gangs_that_greedy_missed(self._problem, self.best, self._seed)
         if answer.gap > self._budget.gap:
             with self._telemetry.stage_span("improve"):
                 answer = improve_solution(self._problem, answer, SEARCH_UNITS, self._budget, self._seed)
@@ -139,7 +141,7 @@ class _Steps:
         """Adopt the solution of the greedy or the job-by-job algorithm if it beats the best one so far."""
         with self._telemetry.stage_span("greedy"):
             for plain in (False, True):
-                better = pack_while_not_worse(self._problem, self.best.objective, plain)
+                better = solve_greedily_unless_worse(self._problem, self.best.objective, plain)
                 if better is not None and self._adopt(better):
                     self._bound(None)
 
@@ -152,7 +154,7 @@ class _Steps:
         )
         return True
 
-    def _bound(self, plan: TieredSolution | None) -> None:
+    def _bound(self, plan: TieredPlan | None) -> None:
         """Compute an upper bound on each tier's objective, given the solution's pods in the tiers above."""
         best = self.best
         with self._telemetry.stage_span("bound"):

@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsched.api.core.quantity import format_in_one_unit, format_quantity, parse_amount, parse_quantity
+from batchsched.api.core.quantity import (
+    format_quantities_in_same_unit,
+    format_quantity,
+    parse_amount,
+    parse_quantity,
+)
 from batchsched.errors import InvalidQuantity
 
 LARGEST = 2**63 - 1
@@ -116,8 +121,8 @@ def test_amounts_are_written_in_the_usual_notation():
 
 
 def test_compared_amounts_have_the_same_suffix():
-    assert format_in_one_unit("cpu", 18250, 6000) == ("18250m", "6000m")
-    assert format_in_one_unit("cpu", 18000, 6000) == ("18", "6")
-    assert format_in_one_unit("memory", 2 * 2**30, 1000 * 2**20) == ("2048Mi", "1000Mi")
-    assert format_in_one_unit("memory", 2**30 + 1, 2**30) == ("1073741825", "1073741824")
-    assert format_in_one_unit("memory", 2**30, 0) == ("1Gi", "0")
+    assert format_quantities_in_same_unit("cpu", 18250, 6000) == ("18250m", "6000m")
+    assert format_quantities_in_same_unit("cpu", 18000, 6000) == ("18", "6")
+    assert format_quantities_in_same_unit("memory", 2 * 2**30, 1000 * 2**20) == ("2048Mi", "1000Mi")
+    assert format_quantities_in_same_unit("memory", 2**30 + 1, 2**30) == ("1073741825", "1073741824")
+    assert format_quantities_in_same_unit("memory", 2**30, 0) == ("1Gi", "0")

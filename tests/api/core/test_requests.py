@@ -15,7 +15,7 @@ from batchsched.api.core.pod import (
 from batchsched.api.core.requests import (
     NONZERO_CPU,
     NONZERO_MEMORY,
-    ResizedRequestRule,
+    InPlaceResizeRequestRule,
     nonzero_requests,
     pod_and_nonzero_requests,
     pod_requests,
@@ -162,13 +162,13 @@ def test_resize_by_pod_counts_the_largest_sum_and_not_the_sum_of_the_largest():
     containers = (container("a", cpu="1"), container("b", cpu="3"))
     spec = PodSpec(node_name="n", containers=containers)
     running = Pod(spec=spec, status=PodStatus(container_statuses=statuses))
-    assert pod_requests(running, ResizedRequestRule.BY_CONTAINER) == {"cpu": 6000}
+    assert pod_requests(running, InPlaceResizeRequestRule.BY_CONTAINER) == {"cpu": 6000}
     # Allocated: 3 for `a`, and what the spec of `b` requests, because its status has no allocated amounts.
-    assert pod_requests(running, ResizedRequestRule.BY_POD) == {"cpu": 6000}
+    assert pod_requests(running, InPlaceResizeRequestRule.BY_POD) == {"cpu": 6000}
     given = (*statuses[:1], status_of("b", cpu="1", allocated={"cpu": "1"}))
     running = Pod(spec=spec, status=PodStatus(container_statuses=given))
-    assert pod_requests(running, ResizedRequestRule.BY_CONTAINER) == {"cpu": 6000}
-    assert pod_requests(running, ResizedRequestRule.BY_POD) == {"cpu": 4000}
+    assert pod_requests(running, InPlaceResizeRequestRule.BY_CONTAINER) == {"cpu": 6000}
+    assert pod_requests(running, InPlaceResizeRequestRule.BY_POD) == {"cpu": 4000}
 
 
 def test_infeasible_resize_by_pod_counts_only_the_status():
@@ -178,8 +178,8 @@ def test_infeasible_resize_by_pod_counts_only_the_status():
         resources=ResourceRequirements(requests={"memory": "1Gi"}), allocated_resources={"memory": "3Gi"}
     )
     running = Pod(spec=spec, status=status)
-    assert pod_requests(running, ResizedRequestRule.BY_POD) == {"memory": 3 * GI}
-    assert pod_requests(running, ResizedRequestRule.BY_CONTAINER) == {"cpu": 8000, "memory": 3 * GI}
+    assert pod_requests(running, InPlaceResizeRequestRule.BY_POD) == {"memory": 3 * GI}
+    assert pod_requests(running, InPlaceResizeRequestRule.BY_CONTAINER) == {"cpu": 8000, "memory": 3 * GI}
 
 
 def test_pod_level_amounts_in_the_status_count_by_pod_though_the_spec_names_others():
@@ -188,12 +188,12 @@ def test_pod_level_amounts_in_the_status_count_by_pod_though_the_spec_names_othe
     running = Pod(
         spec=pod(container(cpu="500m", memory="64Mi"), resources=level, node_name="n").spec, status=status
     )
-    assert pod_requests(running, ResizedRequestRule.BY_POD) == {"cpu": 3000, "memory": GI}
+    assert pod_requests(running, InPlaceResizeRequestRule.BY_POD) == {"cpu": 3000, "memory": GI}
 
 
 def test_a_pending_pod_counts_alike_by_container_and_by_pod():
     spec = pod(container(cpu="1"), init=[container("i", "Always", cpu="2")], overhead={"cpu": "100m"})
-    for resize in ResizedRequestRule:
+    for resize in InPlaceResizeRequestRule:
         assert pod_requests(spec, resize) == {"cpu": 3100}
         assert pod_requests(Pod(spec=msgspec.structs.replace(spec.spec, node_name="n")), resize) == {
             "cpu": 3100

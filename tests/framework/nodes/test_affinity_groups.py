@@ -40,10 +40,10 @@ def test_every_term_that_matches_a_pod_is_found_once(moves, labels):
     for number, selector, is_preferred in moves:
         if number in there:
             pod = there.pop(number)
-            groups.add_or_remove_pod(pod, pod.spec.affinity, 0, -1)
+            groups.update_pod_count(pod, pod.spec.affinity, 0, -1)
         else:
             pod = there[number] = pod_with(number, selector, is_preferred=is_preferred)
-            groups.add_or_remove_pod(pod, pod.spec.affinity, 0, 1)
+            groups.update_pod_count(pod, pod.spec.affinity, 0, 1)
     found = list(groups.terms_that_may_match(labels))
     assert len(found) == len(set(found))
     matching = {id(term) for group in groups for term in _terms(group) if _matches(term, labels)}
@@ -63,7 +63,7 @@ def test_a_pod_reads_only_the_terms_of_its_own_labels():
     groups = AffinityGroups()
     for number in range(100):
         pod = pod_with(number, LabelSelector(match_labels={"app": "web", "id": str(number)}))
-        groups.add_or_remove_pod(pod, pod.spec.affinity, 0, 1)
+        groups.update_pod_count(pod, pod.spec.affinity, 0, 1)
     labels = {"id": "57", "app": "web"}
     found = list(groups.terms_that_may_match(labels))
     assert any(_matches(existing.term, labels) for existing in found)
@@ -74,6 +74,6 @@ def test_no_term_is_found_once_its_pods_are_gone():
     groups = AffinityGroups()
     pod = pod_with(0, LabelSelector(match_labels={"app": "web"}))
     for by in (1, 1, -1, -1):
-        groups.add_or_remove_pod(pod, pod.spec.affinity, 0, by)
+        groups.update_pod_count(pod, pod.spec.affinity, 0, by)
     assert not list(groups.terms_that_may_match({"app": "web"}))
     assert not list(groups)

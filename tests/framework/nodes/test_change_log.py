@@ -77,7 +77,7 @@ def test_array_follows_renumbered_nodes():
     cache.cached_array("squares", squares)
     squares.numbers = [3, 2]
     changes.renumber_nodes([-1, 1, -1], 2)
-    cache.reorder_arrays(np.asarray([-1, 1], np.int32))
+    cache.adapt_to_new_node_indexes(np.asarray([-1, 1], np.int32))
     changes.record(0)
     assert cache.cached_array("squares", squares).tolist() == [9, 4]
     assert squares.asked[-1] == [0]

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.api.core.selector import LabelSelector
-from batchsched.framework.nodes.label_index import PodLabelGroups, PodLabelIndex, PodSelector
+from batchsched.framework.nodes.label_index import LabelSetIndex, PodLabelGroups, PodSelector
 from tests.plugins import neighbours as nb
 
 LABELS = st.dictionaries(st.sampled_from("abc"), st.sampled_from("xyz"), max_size=3)
@@ -34,7 +34,7 @@ SETS = st.lists(st.tuples(st.sampled_from(["n", "m"]), LABELS), max_size=8)
 
 @given(SETS, SETS, st.lists(SELECTIONS, max_size=3))
 def test_index_selects_the_same_sets_as_a_scan_of_all_sets(first, then, selections):
-    index = PodLabelIndex()
+    index = LabelSetIndex()
     for batch, known in ((first, first), (then, first + then)):
         for namespace, labels in batch:
             index.add_label_set(namespace, labels)
@@ -44,19 +44,21 @@ def test_index_selects_the_same_sets_as_a_scan_of_all_sets(first, then, selectio
 
 
 def test_missing_selector_selects_nothing_and_an_empty_one_everything():
-    assert not PodSelector.from_selector(None).matches("n", {})
-    assert PodSelector.from_selector(LabelSelector()).matches("n", {})
-    assert PodSelector.from_selector(LabelSelector()).matches_any_labels
-    assert not PodSelector.from_selector(None).matches_any_labels
+    assert not PodSelector.from_label_selector(None).matches("n", {})
+    assert PodSelector.from_label_selector(LabelSelector()).matches("n", {})
+    assert PodSelector.from_label_selector(LabelSelector()).selects_whole_namespaces
+    assert not PodSelector.from_label_selector(None).selects_whole_namespaces
 
 
 def test_equal_selectors_share_an_identity_whatever_the_order_of_their_labels():
     one = LabelSelector(match_labels={"a": "x", "b": "y"})
     two = LabelSelector(match_labels={"b": "y", "a": "x"})
-    assert PodSelector.from_selector(one).selector_key == PodSelector.from_selector(two).selector_key
     assert (
-        PodSelector.from_selector(one).selector_key
-        != PodSelector.from_selector(one, frozenset({"n"})).selector_key
+        PodSelector.from_label_selector(one).selector_key == PodSelector.from_label_selector(two).selector_key
+    )
+    assert (
+        PodSelector.from_label_selector(one).selector_key
+        != PodSelector.from_label_selector(one, frozenset({"n"})).selector_key
     )
 
 

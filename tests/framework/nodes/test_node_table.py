@@ -78,10 +78,12 @@ def said(made: NodeTable) -> list:
         (made.label_indexes_and_values("disk")[0].tolist(), made.label_indexes_and_values("disk")[1]),
         nodes_matching_selector(made, DISKS).tolist(),
         untolerated_taint_counts(made, (), HARD).tolist(),
-        made.cached_value("cpu", lambda table: sum(one.parse_allocatable()["cpu"] for one in table.nodes)),
+        made.cached_value(
+            "cpu", lambda table: sum(one.parse_allocatable_in_base_units()["cpu"] for one in table.nodes)
+        ),
         [[pod.key for pod in made.pod_table.pods_on(at)] for at in range(len(made.names))],
-        sorted((pod.key, at) for pod, at in made.pod_table.all_pods()),
-        made.pod_table.count_matching_by_node(lambda _: True).tolist(),
+        sorted((pod.key, at) for pod, at in made.pod_table.pods_with_node_indexes()),
+        made.pod_table.count_pods_passing_test_by_node(lambda _: True).tolist(),
     ]
 
 

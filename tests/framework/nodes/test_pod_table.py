@@ -37,14 +37,14 @@ def test_counts_follow_added_and_removed_pods(moves):
             table.add_pods([(one, at)])
             there[one.key] = (one, at)
     for app in "ab":
-        selection = PodSelector.from_selector(LabelSelector(match_labels={"app": app}))
+        selection = PodSelector.from_label_selector(LabelSelector(match_labels={"app": app}))
         for leaving in (True, False):
             asked = Counter(
                 at
                 for one, at in there.values()
                 if one.labels["app"] == app and (leaving or not one.terminating)
             )
-            assert table.count_selected_by_node(selection, terminating=leaving).tolist() == [
+            assert table.count_pods_matching_selector_by_node(selection, terminating=leaving).tolist() == [
                 asked[at] for at in range(4)
             ]
     grouped = Counter(
@@ -58,7 +58,9 @@ def test_counts_follow_added_and_removed_pods(moves):
     assert {key: at for key, (_, at) in table.with_affinity.items()} == {
         key: at for key, (one, at) in there.items() if one.spec.affinity
     }
-    assert {one.key: at for one, at in table.all_pods()} == {key: at for key, (_, at) in there.items()}
+    assert {one.key: at for one, at in table.pods_with_node_indexes()} == {
+        key: at for key, (_, at) in there.items()
+    }
 
 
 COMING = st.lists(st.tuples(st.integers(0, 3), st.sampled_from("ab"), st.booleans()), min_size=1, max_size=12)
@@ -85,12 +87,12 @@ def test_adding_and_removing_pods_together_equals_one_by_one(social, before, aft
 
 
 def _seen(table: PodTable) -> list:
-    chosen = [PodSelector.from_selector(LabelSelector(match_labels={"app": app})) for app in "ab"]
+    chosen = [PodSelector.from_label_selector(LabelSelector(match_labels={"app": app})) for app in "ab"]
     return [
-        *(table.count_selected_by_node(one, terminating=True).tolist() for one in chosen),
-        *(table.count_selected_by_node(one, terminating=False).tolist() for one in chosen),
+        *(table.count_pods_matching_selector_by_node(one, terminating=True).tolist() for one in chosen),
+        *(table.count_pods_matching_selector_by_node(one, terminating=False).tolist() for one in chosen),
         [[one.key for one in table.pods_on(at)] for at in range(4)],
-        [(one.key, at) for one, at in table.all_pods()],
+        [(one.key, at) for one, at in table.pods_with_node_indexes()],
         sorted(table.with_affinity),
         sorted((str(group.affinity), sorted(group.on.items())) for group in table.affinity_groups),
     ]
@@ -104,7 +106,7 @@ def test_equal_terms_of_many_pods_are_one_group():
         )
         table.add_pods([(one, number % 2)])
     (group,) = table.affinity_groups
-    nodes, counts = group.pod_counts_by_node()
+    nodes, counts = group.nodes_and_pod_counts()
     assert dict(zip(nodes.tolist(), counts.tolist(), strict=True)) == {0: 3, 1: 2}
 
 
@@ -123,9 +125,9 @@ def test_groups_without_pods_are_dropped_and_counts_stay_correct():
     assert len(table._groups) < 600
     again = nb.pod("again", {"app": "a", "id": "1"})
     table.add_pods([(again, 0), (nb.pod("other", {"app": "b"}), 0)])
-    selection = PodSelector.from_selector(LabelSelector(match_labels={"app": "a"}))
-    assert table.count_selected_by_node(selection).tolist() == [1, 1]
-    assert table.count_selected_by_node(selection, terminating=False).tolist() == [1, 1]
+    selection = PodSelector.from_label_selector(LabelSelector(match_labels={"app": "a"}))
+    assert table.count_pods_matching_selector_by_node(selection).tolist() == [1, 1]
+    assert table.count_pods_matching_selector_by_node(selection, terminating=False).tolist() == [1, 1]
 
 
 @pytest.mark.parametrize("together", [False, True])

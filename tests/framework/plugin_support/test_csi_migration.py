@@ -9,10 +9,10 @@ from batchsched.framework.plugin_support.csi_migration import (
     AZURE,
     EBS,
     GCE,
-    csi_node_affinity,
-    inline_volume_handle,
-    migrated_kind,
+    csi_handle_of_inline_volume,
     migrated_plugins,
+    migrated_volume_kind,
+    translate_node_affinity_to_csi,
     volume_handle,
 )
 
@@ -66,7 +66,7 @@ def test_a_gce_disk_in_zones_without_a_common_region_has_no_handle(zones):
 
 
 def test_the_handle_of_an_inline_gce_disk_has_no_zone():
-    assert inline_volume_handle(mounted(gcePersistentDisk={"pdName": "d"})) == (
+    assert csi_handle_of_inline_volume(mounted(gcePersistentDisk={"pdName": "d"})) == (
         "projects/UNSPECIFIED/zones/UNSPECIFIED/disks/d"
     )
 
@@ -83,17 +83,17 @@ def test_the_handle_of_an_inline_gce_disk_has_no_zone():
     ids=["bare", "any bare", "with zone", "without zone", "no volume"],
 )
 def test_an_ebs_volume_id_may_include_its_zone(stated, handle):
-    assert inline_volume_handle(mounted(awsElasticBlockStore={"volumeID": stated})) == handle
+    assert csi_handle_of_inline_volume(mounted(awsElasticBlockStore={"volumeID": stated})) == handle
 
 
 def test_only_managed_azure_disks_have_a_handle():
-    assert inline_volume_handle(mounted(azureDisk={"diskURI": "/d", "kind": "managed"})) == "/d"
-    assert inline_volume_handle(mounted(azureDisk={"diskURI": "/d", "kind": "Shared"})) is None
+    assert csi_handle_of_inline_volume(mounted(azureDisk={"diskURI": "/d", "kind": "managed"})) == "/d"
+    assert csi_handle_of_inline_volume(mounted(azureDisk={"diskURI": "/d", "kind": "Shared"})) is None
 
 
 def test_azure_file_and_vsphere_volumes_are_not_migrated():
-    assert migrated_kind(mounted(azureFile={})) is None
-    assert migrated_kind(mounted(vsphereVolume={})) is None
+    assert migrated_volume_kind(mounted(azureFile={})) is None
+    assert migrated_volume_kind(mounted(vsphereVolume={})) is None
     assert mounted(vsphereVolume={}).is_in_tree
 
 
@@ -106,26 +106,28 @@ def test_migrated_plugins_are_read_from_the_annotation_of_the_csi_node():
 
 def test_zones_of_an_affinity_are_translated_to_the_label_of_the_driver():
     stated = volume(affinity=terms(within(ZONE, "a"), within(REGION, "r")), awsElasticBlockStore={})
-    assert csi_node_affinity(stated, EBS) == selector(within(EBS.zone, "a"), within(REGION, "r"))
+    assert translate_node_affinity_to_csi(stated, EBS) == selector(within(EBS.zone, "a"), within(REGION, "r"))
 
 
 def test_beta_regions_of_an_affinity_are_translated_to_the_stable_label():
     stated = volume(affinity=terms(within(OLD_ZONE, "a"), within(OLD_REGION, "r")), gcePersistentDisk={})
-    assert csi_node_affinity(stated, GCE) == selector(within(GCE.zone, "a"), within(REGION, "r"))
+    assert translate_node_affinity_to_csi(stated, GCE) == selector(within(GCE.zone, "a"), within(REGION, "r"))
 
 
 def test_zones_of_labels_are_added_to_an_affinity_without_zones():
     stated = volume({ZONE: "b__a"}, affinity=terms(within("disk", "ssd")), gcePersistentDisk={})
-    assert csi_node_affinity(stated, GCE) == selector(within("disk", "ssd"), within(GCE.zone, "a", "b"))
-    assert csi_node_affinity(volume({OLD_ZONE: "a"}, gcePersistentDisk={}), GCE) == selector(
+    assert translate_node_affinity_to_csi(stated, GCE) == selector(
+        within("disk", "ssd"), within(GCE.zone, "a", "b")
+    )
+    assert translate_node_affinity_to_csi(volume({OLD_ZONE: "a"}, gcePersistentDisk={}), GCE) == selector(
         within(GCE.zone, "a")
     )
 
 
 def test_a_volume_without_zones_has_no_node_affinity():
-    assert csi_node_affinity(volume({ZONE: ""}, gcePersistentDisk={}), GCE) is None
+    assert translate_node_affinity_to_csi(volume({ZONE: ""}, gcePersistentDisk={}), GCE) is None
 
 
 def test_the_affinity_of_azure_disks_is_not_translated():
     stated = volume({ZONE: "a"}, affinity=terms(within(ZONE, "a")), azureDisk={})
-    assert csi_node_affinity(stated, AZURE) == selector(within(ZONE, "a"))
+    assert translate_node_affinity_to_csi(stated, AZURE) == selector(within(ZONE, "a"))

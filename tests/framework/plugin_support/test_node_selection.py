@@ -6,10 +6,10 @@ from batchsched.api.core.pod import Toleration
 from batchsched.api.core.selector import NodeSelector, NodeSelectorTerm, SelectorRequirement
 from batchsched.errors import InvalidSelector
 from batchsched.framework.plugin_support.node_selection import (
-    nodes_matching_pod,
+    mask_nodes_matching_term,
+    mask_nodes_selected_by_pod,
+    mask_nodes_with_labels,
     nodes_matching_selector,
-    nodes_matching_term,
-    nodes_with_labels,
     taint_set_indexes_and_sets,
     untolerated_taint_counts,
 )
@@ -45,28 +45,28 @@ def test_masks_equal_the_selector_evaluated_node_by_node(labels, terms):
         selector.matches(one.labels, one.name) for one in made.nodes
     ]
     for term in terms:
-        assert nodes_matching_term(made, term).tolist() == [
+        assert mask_nodes_matching_term(made, term).tolist() == [
             term.matches(one.labels, one.name) for one in made.nodes
         ]
 
 
 def test_nodes_with_labels_have_all_of_them():
     made = table([node("a", labels={"x": "1", "y": "2"}), node("b", labels={"x": "1"})])
-    assert nodes_with_labels(made, {"x": "1", "y": "2"}).tolist() == [True, False]
-    assert nodes_with_labels(made, {}).tolist() == [True, True]
+    assert mask_nodes_with_labels(made, {"x": "1", "y": "2"}).tolist() == [True, False]
+    assert mask_nodes_with_labels(made, {}).tolist() == [True, True]
 
 
 def test_an_affinity_without_terms_selects_nothing():
     made = table([node("a")])
     must: dict[str, object] = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}
-    assert nodes_matching_pod(made, pod(affinity={"nodeAffinity": must})).tolist() == [False]
-    assert nodes_matching_pod(made, pod()).tolist() == [True]
+    assert mask_nodes_selected_by_pod(made, pod(affinity={"nodeAffinity": must})).tolist() == [False]
+    assert mask_nodes_selected_by_pod(made, pod()).tolist() == [True]
 
 
 def test_an_unknown_operator_is_an_error():
     term = NodeSelectorTerm(match_expressions=(SelectorRequirement(key="x", operator="Near", values=("1",)),))
     with pytest.raises(InvalidSelector, match="Near"):
-        nodes_matching_term(table([node("a")]), term)
+        mask_nodes_matching_term(table([node("a")]), term)
 
 
 HARD = {"key": "k", "value": "v", "effect": "NoSchedule"}

@@ -1,8 +1,8 @@
 from batchsched.framework.plugin_support.volume_listers import (
     PodVolumeClaim,
-    not_owner_reason,
+    reason_pod_does_not_own_claim,
+    signature_of_pod_volume_claims,
     storage_objects,
-    volume_claim_signature,
     volume_claim_storage_class,
     volume_claims_of_pod,
     volume_storage_class,
@@ -35,17 +35,21 @@ def test_an_ephemeral_volumes_claim_is_named_after_pod_and_volume():
 
 def test_claim_identity_differs_by_claim_and_by_pod_for_ephemeral_claims():
     assert (
-        volume_claim_signature(claiming("x", "c"))
-        == volume_claim_signature(claiming("y", "c"))
-        != volume_claim_signature(pod())
+        signature_of_pod_volume_claims(claiming("x", "c"))
+        == signature_of_pod_volume_claims(claiming("y", "c"))
+        != signature_of_pod_volume_claims(pod())
     )
     own = [{"name": "v", "ephemeral": {"volumeClaimTemplate": {}}}]
-    assert volume_claim_signature(pod("x", volumes=own)) != volume_claim_signature(pod("y", volumes=own))
+    assert signature_of_pod_volume_claims(pod("x", volumes=own)) != signature_of_pod_volume_claims(
+        pod("y", volumes=own)
+    )
 
 
 def test_a_claim_is_owned_by_the_pod_that_controls_it():
     def owned(**reference):
-        return not_owner_reason(pod("x"), claim("x-v", metadata={"ownerReferences": [reference]}))
+        return reason_pod_does_not_own_claim(
+            pod("x"), claim("x-v", metadata={"ownerReferences": [reference]})
+        )
 
     assert owned(controller=True, uid="") is None
     assert owned(controller=False, uid="") == owned(controller=True, uid="other")

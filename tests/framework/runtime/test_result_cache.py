@@ -89,7 +89,7 @@ def test_cached_results_of_a_class_equal_new_ones_while_pods_come_and_go(case, d
 def rebuilt(made: NodeTable) -> NodeTable:
     """The same nodes and pods in a table without cached results."""
     other = NodeTable(made.cluster_objects, made.resources)
-    for one, at in made.pod_table.all_pods():
+    for one, at in made.pod_table.pods_with_node_indexes():
         land(other, one, made.names[at])
     return other
 
@@ -323,7 +323,7 @@ def test_an_error_of_a_plugin_leaves_no_outdated_score_of_other_plugins():
 
 def test_verdicts_with_reasons_in_another_order_are_not_merged():
     one, two = np.asarray([[True, False], [True, False]]), np.asarray([False, True])
-    judged = CachedVerdict.from_all_nodes(Verdict(("a", "b"), one, two), 1)
+    judged = CachedVerdict.from_verdict(Verdict(("a", "b"), one, two), 1)
     part = Verdict(("b", "a"), np.ones((2, 1), np.bool_), np.ones(1, np.bool_))
     assert judged.with_updated_nodes(np.asarray([1], np.int32), part, 2) is None
 

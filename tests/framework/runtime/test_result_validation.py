@@ -98,10 +98,10 @@ def test_value_that_is_not_a_boolean_is_refused(answer):
 
 
 def test_sort_by_keys_is_stable_and_refuses_keys_without_an_order():
-    assert answers.sort_by_checked_keys(ODD, [3, 1, 2, 1]) == [1, 3, 2, 0]
+    assert answers.indexes_sorted_by_queue_sort_key(ODD, [3, 1, 2, 1]) == [1, 3, 2, 0]
     for keys in ([None], [1, "a"], [object()]):
         with pytest.raises(PluginError, match="plugin Odd failed in QueueSort: TypeError"):
-            answers.sort_by_checked_keys(ODD, keys)
+            answers.indexes_sorted_by_queue_sort_key(ODD, keys)
 
 
 def test_rows_may_be_a_tuple_or_a_list_and_must_fit_the_nodes():

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.filter_result import FilterResult, no_refusals
-from batchsched.framework.runtime.sampling import NodeSampler, feasible_nodes_to_find, visiting_order
+from batchsched.framework.runtime.sampling import NodeSampler, feasible_node_count_to_find, visiting_order
 from batchsched.framework.status import SUCCESS
 from tests.plugins.cluster import node, table
 
@@ -31,7 +31,7 @@ from tests.plugins.cluster import node, table
     ],
 )
 def test_number_of_nodes_to_find_equals_that_of_kube_scheduler(nodes, percentage, expected):
-    assert feasible_nodes_to_find(nodes, percentage) == expected
+    assert feasible_node_count_to_find(nodes, percentage) == expected
 
 
 def test_nodes_are_visited_in_turn_over_the_zones():
@@ -88,7 +88,7 @@ def test_each_search_continues_where_the_previous_one_ended(zones, seed, percent
         fits, outside = data.draw(masks), ~data.draw(masks)
         allowed = data.draw(st.none() | masks)
         looked_at = ~outside if allowed is None else ~outside & allowed
-        enough = 1 if any_will_do else feasible_nodes_to_find(int(looked_at.sum()), percentage)
+        enough = 1 if any_will_do else feasible_node_count_to_find(int(looked_at.sum()), percentage)
         found, seen = model(order, fits, looked_at, start, enough)
         narrowed = sampling.limit_to_sample(scan_of(fits & ~outside, outside), allowed)
         start = (start + seen) % count

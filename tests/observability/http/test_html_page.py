@@ -6,8 +6,8 @@ from batchsched.observability.http.html_page import (
     content_security_policy,
     page_headers,
     reload_script,
-    table_page_values,
     table_style,
+    template_values_of_table_pages,
 )
 
 
@@ -46,4 +46,4 @@ def test_readers_can_stop_the_reload():
 @pytest.mark.parametrize("part", ["max-width: 720px", "attr(data-column)", "prefers-color-scheme: dark"])
 def test_the_style_covers_narrow_screens_and_dark_schemes(part):
     assert part in table_style()
-    assert part in table_page_values()["style"]
+    assert part in template_values_of_table_pages()["style"]

@@ -8,7 +8,7 @@ from yarl import URL
 
 from batchsched.errors import InvalidInput
 from batchsched.observability.http.access import StaticTokenAccess
-from batchsched.observability.http.results import ResultHandlers
+from batchsched.observability.http.results import LabResultHandlers
 from batchsched.observability.http.server import HttpServer
 
 
@@ -41,7 +41,7 @@ def shown(tmp_path):
 
 @asynccontextmanager
 async def served(shown):
-    server = HttpServer(StaticTokenAccess(None), ResultHandlers(shown).http_routes(), "127.0.0.1", 0, None)
+    server = HttpServer(StaticTokenAccess(None), LabResultHandlers(shown).http_routes(), "127.0.0.1", 0, None)
     await server.start()
     async with aiohttp.ClientSession(server.url) as client:
         yield client

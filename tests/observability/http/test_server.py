@@ -10,9 +10,12 @@ import pytest
 from cryptography import x509
 
 from batchsched.errors import CommandError
-from batchsched.observability.http.self_signed_certificate import self_signed_pem, self_signed_tls_context
+from batchsched.observability.http.self_signed_certificate import (
+    self_signed_key_and_certificate,
+    self_signed_tls_context,
+)
 from batchsched.observability.http.server import (
-    KeyPair,
+    CertificateFiles,
     reload_certificate_on_change,
     tls_context_from_files,
 )
@@ -38,8 +41,8 @@ async def shown(context):
 
 def issue(folder, name):
     """Write a key pair, and return its files."""
-    pem = self_signed_pem("127.0.0.1", dt.datetime.now(dt.UTC), name)
-    pair = KeyPair(folder / "tls.crt", folder / "tls.key")
+    pem = self_signed_key_and_certificate("127.0.0.1", dt.datetime.now(dt.UTC), name)
+    pair = CertificateFiles(folder / "tls.crt", folder / "tls.key")
     pair.certificate.write_bytes(pem)
     pair.key.write_bytes(pem)
     return pair
@@ -77,4 +80,4 @@ async def test_a_rotated_certificate_is_shown_and_a_broken_one_is_not(tmp_path, 
 
 def test_files_that_are_no_certificate_are_refused_by_name(tmp_path):
     with pytest.raises(CommandError, match=r"tls\.crt.*cannot be used for TLS"):
-        tls_context_from_files(KeyPair(tmp_path / "tls.crt", tmp_path / "tls.key"))
+        tls_context_from_files(CertificateFiles(tmp_path / "tls.crt", tmp_path / "tls.key"))

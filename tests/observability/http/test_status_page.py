@@ -10,7 +10,7 @@ from batchsched.observability.activity_recorder import ActivityRecorder
 from batchsched.observability.http.status_page import (
     MAX_GANGS,
     PendingGangRow,
-    RequestedResource,
+    ResourceUse,
     StatusPage,
     bound_and_total_pods_by_gang,
     build_cluster_view,
@@ -108,7 +108,7 @@ def test_nodes_are_together_by_the_levels_of_each_topology():
     assert [one.name for one in narrow.domains] == ["b0 / r0", "b0 / r1", "b1 / r2", "b1 / r3"]
     first, second = wide.domains
     gpus = seen(snapshot).resources.index("nvidia.com/gpu")
-    assert (first.nodes, first.pods, first.shares[gpus]) == (2, 1, RequestedResource("4", "16", 0.25))
+    assert (first.nodes, first.pods, first.shares[gpus]) == (2, 1, ResourceUse("4", "16", 0.25))
     assert second.shares[gpus].fraction == 0
 
 

@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from batchsched.plugins.node_resource_topology import NodeResourceTopologyMatch
-from batchsched.plugins.node_resource_topology.alignment import fits_in_any_order
+from batchsched.plugins.node_resource_topology.alignment import all_pods_fit_in_any_order
 from batchsched.plugins.node_resource_topology.zones import zone_table
 from tests.plugins.cluster import named, refusals
 from tests.plugins.node_resource_topology.topologies import guaranteed, table, topology
@@ -47,7 +47,7 @@ def test_pods_that_fit_find_zones_in_any_order_and_by_any_choice(sizes, zones, d
     read = zone_table(made)
     demands = [read.demand_of(pod_of(size, f"p{at}")) for at, size in enumerate(sizes)]
     assume(all(start([size], zones, lambda fitting: fitting[0]) for size in sizes))
-    if fits_in_any_order(demands, read, 0):
+    if all_pods_fit_in_any_order(demands, read, 0):
         order = data.draw(st.permutations(sizes))
         assert start(order, zones, lambda fitting: data.draw(st.sampled_from(fitting)))
 
@@ -60,7 +60,7 @@ def test_equal_pods_fit_exactly_if_the_zones_together_have_room_for_them(size, c
     room = sum(min(zone[one] // amount for one, amount in size.items() if amount) for zone in zones)
     assume(room)  # the caller refuses a pod that fits into no zone
     demands = [read.demand_of(pod_of(size, "p"))] * count
-    assert fits_in_any_order(demands, read, 0) is (count <= room)
+    assert all_pods_fit_in_any_order(demands, read, 0) is (count <= room)
 
 
 @pytest.mark.properties

@@ -8,7 +8,7 @@ from batchsched.api.core.node_resource_topology import NodeResourceTopology
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.status import Code
 from batchsched.plugins.node_resource_topology import NodeResourceTopologyMatch
-from batchsched.plugins.node_resource_topology.zones import read_numa_node
+from batchsched.plugins.node_resource_topology.zones import read_node_numa_zones
 from tests.plugins import cluster
 from tests.plugins.cluster import class_of, filtered, land, named, node, pod, refusals
 from tests.plugins.node_resource_topology.topologies import container, guaranteed, running, table, topology
@@ -184,7 +184,7 @@ def test_attributes_override_the_deprecated_policies(policies, attributes, found
         "topologyPolicies": policies,
         "attributes": [{"name": name, "value": value} for name, value in attributes],
     }
-    read = read_numa_node(msgspec.convert(stated, NodeResourceTopology))
+    read = read_node_numa_zones(msgspec.convert(stated, NodeResourceTopology))
     assert (read.single_zone, read.pod_scope) == found
 
 
@@ -197,5 +197,5 @@ def test_zones_of_other_types_and_with_other_names_are_ignored():
         ("node-2", "Core"),
     ]
     stated = {"metadata": {"name": "a"}, "zones": [{"name": name, "type": kind} for name, kind in zones]}
-    read = read_numa_node(msgspec.convert(stated, NodeResourceTopology))
+    read = read_node_numa_zones(msgspec.convert(stated, NodeResourceTopology))
     assert [zone.number for zone in read.zones] == [0, 1]

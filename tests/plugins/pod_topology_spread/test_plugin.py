@@ -128,7 +128,7 @@ def test_state_updated_for_added_and_removed_pods_equals_a_new_count(world, rand
     table = world.table()
     pod, one, state = nb.asking(PLUGIN, world, table)
     # Where kube-scheduler counts otherwise than at first: the selector `{}`, and pods that are being deleted.
-    assume(not any(spread.constraint.selection.matches_any_labels for spread in state.read(SPREADS)))
+    assume(not any(spread.constraint.selection.selects_whole_namespaces for spread in state.read(SPREADS)))
     staying = replace(world, bound=tuple(place for place in world.bound if not place[0].terminating))
     for _ in nb.come_and_go(PLUGIN, staying, table, one, state, random):
         kept, afresh = PLUGIN.filter(one, table.all_nodes_view(), state), filtered(PLUGIN, pod, table)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod
 from batchsched.plugins.pod_topology_spread import PodTopologySpread
-from batchsched.plugins.pod_topology_spread.rows import DomainCounts, water_level
+from batchsched.plugins.pod_topology_spread.rows import DomainCounts, reachable_minimum
 from tests.plugins import neighbours as nb
 
 PLUGIN = PodTopologySpread()
@@ -28,7 +28,7 @@ def test_placements_that_the_filter_accepts_pod_by_pod_satisfy_every_row(world, 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=6), st.integers(0, 40))
 def test_water_level_is_the_highest_minimum_that_the_pods_can_reach(existing, pods):
-    level = water_level(np.asarray(existing), pods)
+    level = reachable_minimum(np.asarray(existing), pods)
     lift = lambda to: sum(max(0, to - one) for one in existing)  # noqa: E731
     assert lift(level) <= pods < lift(level + 1)
 

@@ -4,13 +4,13 @@ from msgspec.structs import replace
 from batchsched.api.core.volume import PersistentVolumeClaimStatus
 from batchsched.errors import PluginError
 from batchsched.framework.plugin_support.volume_listers import storage_objects
-from batchsched.plugins.volume_binding.claims import VolumeClaimRefused, claims_of_pod
+from batchsched.plugins.volume_binding.claims import VolumeClaimRefused, bound_and_delayed_volume_claims
 from tests.plugins.cluster import node, pod
 from tests.plugins.storage import claim, claiming, storage_class, stored
 
 
 def sorted_claims(one, *objects):
-    return claims_of_pod(one, storage_objects(stored([node("a")], *objects)))
+    return bound_and_delayed_volume_claims(one, storage_objects(stored([node("a")], *objects)))
 
 
 def names(claims):

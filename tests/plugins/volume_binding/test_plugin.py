@@ -18,7 +18,7 @@ from batchsched.plugins.volume_binding import VolumeBinding
 from batchsched.plugins.volume_binding.plugin import VolumeBindingArgs
 from batchsched.plugins.volume_binding.search import BIND_CONFLICT
 from batchsched.ports.cluster import PersistentVolumeBinding as Given
-from batchsched.ports.cluster import SelectedNode
+from batchsched.ports.cluster import VolumeClaimSelectedNode
 from tests.plugins.binder import Written
 from tests.plugins.cluster import class_of, filtered, land, node, pod, refusals
 from tests.plugins.storage import ZONE, claim, claiming, storage_class, stored, volume
@@ -120,7 +120,7 @@ def test_arguments_equal_those_of_kube_scheduler():
 
 def bound(one, name, made, binder, **args):
     plugin = VolumeBinding(VolumeBindingArgs(**args))
-    status = asyncio.run(plugin.prebind(one, name, BindingCycle.for_pods([one], made, binder)))
+    status = asyncio.run(plugin.prebind(one, name, BindingCycle.from_placed_pods([one], made, binder)))
     return status.code
 
 
@@ -129,7 +129,10 @@ def test_prebind_writes_the_assumed_volumes_and_waits_for_the_claims():
     one, binder = claiming("x", "c", "d"), Written()
     assert reserve(one, "b", made).ok
     assert bound(one, "b", made, binder, bind_timeout_seconds=5) is Code.SUCCESS
-    assert binder.writes == [Given("v", "default", "c", "uid-c"), SelectedNode("default", "d", "b")]
+    assert binder.writes == [
+        Given("v", "default", "c", "uid-c"),
+        VolumeClaimSelectedNode("default", "d", "b"),
+    ]
     assert binder.awaited == [(("default/c", "default/d"), 5.0)]
 
 
@@ -139,7 +142,7 @@ def test_prebind_writes_the_node_of_a_claim_for_each_pod_since_the_binding_of_an
     assert reserve(claiming("y", "c"), "b", made).ok
     binder = Written()
     assert bound(claiming("y", "c"), "b", made, binder) is Code.SUCCESS
-    assert binder.writes == [SelectedNode("default", "c", "b")]
+    assert binder.writes == [VolumeClaimSelectedNode("default", "c", "b")]
     assert binder.awaited == [(("default/c",), 600.0)]
 
 
@@ -192,7 +195,7 @@ def test_claims_not_bound_before_the_timeout_are_an_error_and_release_their_volu
     made = stored(NODES, claim("c"), claim("d"), STATIC, volume("v"))
     one, plugin = claiming("x", "c"), VolumeBinding(VolumeBindingArgs(bind_timeout_seconds=7))
     assert plugin.reserve(one, 0, made, CycleState()).ok
-    cycle = BindingCycle.for_pods([one], made, Written(bound=False))
+    cycle = BindingCycle.from_placed_pods([one], made, Written(bound=False))
     with pytest.raises(PluginError, match="binding volumes: default/c not bound within 7 s"):
         asyncio.run(run_binding_cycle(Pipeline([plugin]), one, "a", cycle))
     assert unreserve_after_session(Pipeline([plugin]), one, "a", made) == ()

@@ -4,7 +4,7 @@ import pytest
 from batchsched.api.core.volume import CSIDriver, CSIStorageCapacity
 from batchsched.errors import PluginError
 from batchsched.framework.plugin_support.volume_listers import storage_objects
-from batchsched.plugins.volume_binding.claims import claims_of_pod
+from batchsched.plugins.volume_binding.claims import bound_and_delayed_volume_claims
 from batchsched.plugins.volume_binding.search import (
     BIND_CONFLICT,
     NODE_CONFLICT,
@@ -21,7 +21,7 @@ STATIC = storage_class(provisioner="kubernetes.io/no-provisioner")
 
 def found(pod, *objects):
     made = stored(NODES, *objects)
-    claims = claims_of_pod(pod, storage_objects(made))
+    claims = bound_and_delayed_volume_claims(pod, storage_objects(made))
     assert claims is not None
     return find_pod_volumes(claims, made.all_nodes_view())
 
@@ -77,7 +77,7 @@ def test_the_zone_of_a_migrated_volume_is_compared_with_the_label_of_the_csi_dri
         csi_node("a", migrated=GCE),
         csi_node("c", migrated=GCE),
     )
-    claims = claims_of_pod(claiming("x", "c"), storage_objects(made))
+    claims = bound_and_delayed_volume_claims(claiming("x", "c"), storage_objects(made))
     assert claims is not None
     verdict = find_pod_volumes(claims, made.all_nodes_view()).verdict()
     assert [verdict.reasons_at(at) for at in range(3)] == [(NODE_CONFLICT,), (NODE_CONFLICT,), ()]

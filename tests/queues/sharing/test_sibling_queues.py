@@ -10,7 +10,7 @@ from batchsched.queues.sharing.policy import make_sharing_policy, registered_pol
 from batchsched.queues.sharing.sibling_queues import (
     capacity_shares,
     dominant_shares,
-    nonzero_dominant_shares,
+    dominant_shares_with_unweighed_fallback,
     shares_per_weight,
 )
 from tests.queues.sharing.trees import case, trees
@@ -33,7 +33,9 @@ def test_share_of_a_weighed_resource_without_capacity_is_infinite():
 
 def test_size_of_a_demand_without_weighed_resources_counts_the_other_resources():
     weighed = np.array([True, True, False, False])
-    assert nonzero_dominant_shares(np.array([[0, 0, 4, 0], [1000, 0, 8, 0]]), CAPACITY, weighed).tolist() == [
+    assert dominant_shares_with_unweighed_fallback(
+        np.array([[0, 0, 4, 0], [1000, 0, 8, 0]]), CAPACITY, weighed
+    ).tolist() == [
         0.5,
         0.1,
     ]
@@ -52,11 +54,11 @@ def test_key_of_a_sibling_does_not_depend_on_the_other_siblings(name, shares):
     found = case(shares, policy)
     head = np.arange(len(shares), dtype=np.float64)
     for parent in found.parents():
-        begin, end = shares.child_ranges()[parent].tolist()
+        begin, end = shares.child_row_ranges()[parent].tolist()
         siblings = sibling_queues_below(found.shares, found.entitled, parent, head[begin:end])
         together = policy.key(siblings, siblings.surplus_demand).tolist()
         for at in range(len(siblings)):
-            twice = siblings.repeat_sibling(
+            twice = siblings.copies_of_sibling(
                 at, np.repeat(siblings.usage[[at]], 2, axis=0), siblings.head[[at, at]]
             )
             alone = policy.key(twice, np.repeat(siblings.surplus_demand[[at]], 2, axis=0)).tolist()

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsched.queues.sharing.water_filling import fill_to_common_level, round_to_units
+from batchsched.queues.sharing.water_filling import divide_surplus_by_water_filling, round_to_units
 
 CASES = st.tuples(st.integers(0, 2**32), st.integers(1, 8), st.integers(1, 4))
 
@@ -22,7 +22,7 @@ def drawn(made: tuple[int, int, int]) -> tuple[np.ndarray, ...]:
 @given(made=CASES)
 def test_no_queue_gets_more_than_its_demand_and_the_sum_is_at_most_the_surplus(made):
     demand, surplus, pace, start = drawn(made)
-    given_ = fill_to_common_level(demand, surplus, pace, start)
+    given_ = divide_surplus_by_water_filling(demand, surplus, pace, start)
     assert (given_ >= 0).all()
     assert (given_ <= demand).all()
     assert (given_.sum(axis=0) <= surplus * (1 + 1e-9) + 1e-6).all()
@@ -32,7 +32,7 @@ def test_no_queue_gets_more_than_its_demand_and_the_sum_is_at_most_the_surplus(m
 @given(made=CASES)
 def test_every_resource_with_unmet_demand_is_given_completely(made):
     demand, surplus, pace, start = drawn(made)
-    given_ = fill_to_common_level(demand, surplus, pace, start)
+    given_ = divide_surplus_by_water_filling(demand, surplus, pace, start)
     left = surplus - given_.sum(axis=0)
     unmet = (demand - given_)[pace > 0].sum(axis=0)
     assert (np.minimum(left, unmet) <= 1e-3 * np.maximum(1, surplus)).all()
@@ -42,7 +42,7 @@ def test_every_resource_with_unmet_demand_is_given_completely(made):
 def test_unsatisfied_queues_reach_the_same_level_of_a_single_resource(made):
     seed, count, _ = made
     demand, surplus, pace, start = drawn((seed, count, 1))
-    given_ = fill_to_common_level(demand, surplus, pace, start)[:, 0]
+    given_ = divide_surplus_by_water_filling(demand, surplus, pace, start)[:, 0]
     rising = (pace > 0) & (demand[:, 0] > 0)
     part = np.divide(given_, demand[:, 0], out=np.zeros(count), where=rising)
     level = np.divide(part, pace, out=np.zeros(count), where=rising) + start
@@ -55,7 +55,7 @@ def test_unsatisfied_queues_reach_the_same_level_of_a_single_resource(made):
 @given(made=CASES)
 def test_whole_units_differ_from_exact_parts_by_less_than_one_within_the_surplus(made):
     demand, surplus, pace, start = drawn(made)
-    parts = fill_to_common_level(demand, surplus, pace, start)
+    parts = divide_surplus_by_water_filling(demand, surplus, pace, start)
     units = round_to_units(parts, demand, surplus, np.zeros(len(demand)))
     assert (units >= 0).all()
     assert (units <= demand).all()
@@ -77,5 +77,5 @@ def test_last_unit_is_given_by_largest_remainder_then_least_usage_then_position(
 
 def test_a_queue_stopped_by_one_resource_leaves_the_others_to_its_siblings():
     demand, surplus = np.array([[10, 10], [0, 10]]), np.array([2, 10])
-    given_ = fill_to_common_level(demand, surplus, np.ones(2), np.zeros(2))
+    given_ = divide_surplus_by_water_filling(demand, surplus, np.ones(2), np.zeros(2))
     assert given_.tolist() == [[2, 2], [0, 8]]

@@ -12,8 +12,8 @@ from batchsched.api.crd.queue import Queue
 from batchsched.queues.entitlements import compute_entitlements, sibling_queues_below
 from batchsched.queues.queue_table import (
     Entitlements,
-    QueueDemand,
     QueueTable,
+    QueueUsageAndDemand,
     TotalCapacity,
     build_queue_table,
 )
@@ -47,7 +47,7 @@ def shares_of(
     wants = {name: np.array(amount, np.int64) for name, amount in (waits or {}).items()}
     request = {name: runs.get(name, zero) + wants.get(name, zero) for name in {**runs, **wants}}
     past = {name: np.array(amount, np.float64) for name, amount in (history or {}).items()}
-    return build_queue_table(QueueTree(queues), capacity, QueueDemand(runs, request, past))
+    return build_queue_table(QueueTree(queues), capacity, QueueUsageAndDemand(runs, request, past))
 
 
 def divided(shares: QueueTable, policy: str | SharingPolicy = "drf", **args: Any) -> dict[str, list[int]]:
@@ -69,7 +69,9 @@ class Case:
         return sibling_queues_below(self.shares, self.entitled, parent)
 
     def parents(self) -> list[int]:
-        return [row for row, (begin, end) in enumerate(self.shares.child_ranges().tolist()) if begin < end]
+        return [
+            row for row, (begin, end) in enumerate(self.shares.child_row_ranges().tolist()) if begin < end
+        ]
 
 
 def random_shares(seed: int, count: int, width: int) -> QueueTable:

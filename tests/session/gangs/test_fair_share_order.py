@@ -15,7 +15,7 @@ from batchsched.session.gangs import order as entitled
 from batchsched.session.gangs.fair_share_order import (
     FairShareOrder,
     GangPositions,
-    SessionQueues,
+    QueueUsageAndEntitlements,
     pending_requests_of_gang,
     requests_of_smallest_placement,
 )
@@ -59,7 +59,7 @@ def crowds(draw: st.DrawFn) -> Any:
 
 
 def evaluated_each_turn(
-    standing: SessionQueues, gangs: list[PendingGang], orders: GangPositions
+    standing: QueueUsageAndEntitlements, gangs: list[PendingGang], orders: GangPositions
 ) -> list[str]:
     """The definition: at every turn, from the root down, the first child by share, priority, key and gang."""
     shares, usage = standing.shares, standing.shares.usage.copy()
@@ -68,7 +68,7 @@ def evaluated_each_turn(
         row = shares.own_gangs_row(one.queue)
         place = float(orders.positions_under_policy(standing.policies[row].gangs)[at])
         lines[row] = sorted([*lines.get(row, []), (place, one)], key=lambda pair: pair[0])
-    spans = shares.child_ranges().tolist()
+    spans = shares.child_row_ranges().tolist()
 
     def following(row: int) -> tuple[float, PendingGang, int] | None:
         begin, end = spans[row]
@@ -113,7 +113,9 @@ def evaluated_each_turn(
 def test_order_equals_that_of_evaluating_all_siblings_at_every_turn(at_once, snapshot):
     seen: list[tuple[list[str], list[str]]] = []
 
-    def both(standing: SessionQueues, gangs: list[PendingGang], orders: GangPositions) -> FairShareOrder:
+    def both(
+        standing: QueueUsageAndEntitlements, gangs: list[PendingGang], orders: GangPositions
+    ) -> FairShareOrder:
         order = [one.key for one in FairShareOrder(standing, gangs, orders)]
         seen.append((order, evaluated_each_turn(standing, list(gangs), orders)))
         return FairShareOrder(standing, gangs, orders)

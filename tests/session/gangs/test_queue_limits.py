@@ -80,13 +80,13 @@ def test_first_exceeded_names_the_queue_with_the_exceeded_limit():
     tables, found = there.inputs.tables, there.inputs.quotas
     gpus = np.zeros(len(tables.node_table.resources), np.int64)
     gpus[tables.node_table.column[GPU]] = 1
-    assert found.first_exceeded_queue(tables, ("free", ""), gpus, 1) == ""
-    assert found.first_exceeded_queue(tables, ("free", ""), 2 * gpus, 0) == "org"
-    assert found.first_exceeded_queue(tables, ("default", ""), 9 * gpus, 9) == ""
+    assert found.find_queue_with_exceeded_limit(tables, ("free", ""), gpus, 1) == ""
+    assert found.find_queue_with_exceeded_limit(tables, ("free", ""), 2 * gpus, 0) == "org"
+    assert found.find_queue_with_exceeded_limit(tables, ("default", ""), 9 * gpus, 9) == ""
     assert (
-        replace(found, remaining_gangs=np.zeros_like(found.remaining_gang_starts)).first_exceeded_queue(
-            tables, ("team", ""), 0 * gpus, 1
-        )
+        replace(
+            found, remaining_gangs=np.zeros_like(found.remaining_gang_starts)
+        ).find_queue_with_exceeded_limit(tables, ("team", ""), 0 * gpus, 1)
         == "org"
     )
 
@@ -96,7 +96,7 @@ def test_without_limits_no_queue_is_measured():
     found = compute_remaining_limits(there.inputs.tables, "batchsched")
     assert found.limits == ()
     assert (
-        found.first_exceeded_queue(
+        found.find_queue_with_exceeded_limit(
             there.inputs.tables, ("default", ""), found.remaining_amounts.sum(axis=0), 1
         )
         == ""

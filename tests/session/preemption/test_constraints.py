@@ -31,12 +31,12 @@ def test_budget_counts_the_pods_of_each_unit_that_it_protects():
         },
         PodDisruptionBudget,
     )
-    problem = EvictionConstraints(causes, [budget]).add_to_problem(
+    problem = EvictionConstraints(causes, [budget]).problem_with_constraints(
         victims_of([[8]], {"pods": 1, "demand": [8]}, [(1, {0: [8]})])
     )
     assert problem.limit.tolist() == [1]
     assert problem.limit_amount.tolist() == [2]
-    assert EvictionConstraints(causes, []).add_to_problem(problem).limit.tolist() == []
+    assert EvictionConstraints(causes, []).problem_with_constraints(problem).limit.tolist() == []
     assert problem.limit_unit.dtype == np.int32
 
 
@@ -56,4 +56,4 @@ def test_a_budget_that_allows_less_than_nothing_admits_sets_that_it_does_not_pro
     }
     constraints = EvictionConstraints(options, [msgspec.convert(overdrawn, PodDisruptionBudget)])
     problem = victims_of([[8]], {"pods": 1, "demand": [8]}, [(1, {0: [8]})])
-    assert constraints.add_to_problem(problem).limit.tolist() == [0]
+    assert constraints.problem_with_constraints(problem).limit.tolist() == [0]

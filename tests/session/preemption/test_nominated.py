@@ -47,7 +47,9 @@ def test_resting_gang_keeps_its_nominated_node_and_the_table_is_restored_afterwa
     tables = frame_of(nominated("g", "n1"))
     with NominatedPods(tables, frozenset({"team/g"})) as kept:
         assert used(tables) == [0, 1]
-        assert [(pod.name, node) for pod, node in kept.nominated_pods_outside_session] == [("g-0", 1)]
+        assert [(pod.name, node) for pod, node in kept.nominated_pods_of_gangs_outside_session] == [
+            ("g-0", 1)
+        ]
     assert used(tables) == [0, 0]
 
 
@@ -61,10 +63,10 @@ def test_pending_gang_keeps_its_nominated_node_from_its_own_tier_until_released(
     nominees = [gang for gang in gangs(tables) if kept.has_nominated_pods(gang)]
     with kept:
         assert used(tables) == [0, 0]
-        counted = kept.add_unplaced_pods(nominees, [])
+        counted = kept.add_unplaced_pods_to_node_table(nominees, [])
         assert [len(one.placed) for one in counted] == [1]
         assert used(tables) == [0, 1]
-        kept.remove_participating_pods()
+        kept.remove_participating_pods_from_node_table()
         assert used(tables) == [0, 0]
 
 
@@ -79,7 +81,7 @@ def test_nominated_gangs_of_one_tier_form_one_part():
 def test_nomination_for_a_deleted_node_keeps_no_capacity():
     tables = frame_of(nominated("g", "n9"))
     with NominatedPods(tables, frozenset({"team/g"})) as kept:
-        assert kept.nominated_pods_outside_session == []
+        assert kept.nominated_pods_of_gangs_outside_session == []
 
 
 def test_nomination_for_a_node_that_is_too_small_even_if_empty_keeps_no_capacity():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from batchsched.api.core.metadata import format_timestamp
 from batchsched.api.core.pod import LAST_CHECKPOINT
-from batchsched.api.decision import without_telemetry
+from batchsched.api.decision import without_measured_durations
 from batchsched.api.snapshot import Snapshot
 from tests.session.audit import overcommitted
 from tests.session.preemption.running import (
@@ -226,7 +226,9 @@ def test_sessions_decide_the_same_while_victims_terminate():
     second = schedule(leaving)
     assert second.evictions == ()
     assert kept(second) == kept(first)
-    assert without_telemetry(schedule(asked_to_leave(leaving, second))) == without_telemetry(second)
+    assert without_measured_durations(
+        schedule(asked_to_leave(leaving, second))
+    ) == without_measured_durations(second)
 
 
 def test_nominated_capacity_is_kept_until_the_preemptor_binds():

@@ -200,7 +200,7 @@ def allowed(one: AllowedDomains, subgroup: int = -1) -> list[int]:
 def test_gang_without_levels_may_go_anywhere():
     found = fence(gang("g", 1))
     assert found.allowed_nodes(-1) is None
-    assert list(found.limited_to_each_domain()) == []
+    assert list(found.iterate_next_domain_choices()) == []
     found.restrict_to_domains_of_node(-1, 0)
     assert allowed(found) == [0, 1, 2, 3]
 
@@ -214,7 +214,7 @@ def test_first_pod_fixes_the_domain_and_nodes_without_the_label_are_excluded():
 
 def test_alternatives_have_one_fence_for_each_domain_and_leave_the_first_open():
     found = fence(gang("g", 2, topology={"required": "zone"}))
-    assert [allowed(one) for one in found.limited_to_each_domain()] == [[0, 1], [2]]
+    assert [allowed(one) for one in found.iterate_next_domain_choices()] == [[0, 1], [2]]
     assert allowed(found) == [0, 1, 2]
 
 
@@ -222,7 +222,7 @@ def test_running_members_fix_the_domain():
     members = (on(pod("a", group="g", cpu=1), "n2"), pod("b", group="g", cpu=1))
     found = fence(Snapshot(pods=members, pod_groups=(group("g", 2, topology={"required": "zone"}),)))
     assert allowed(found) == [2]
-    assert list(found.limited_to_each_domain()) == []
+    assert list(found.iterate_next_domain_choices()) == []
 
 
 def test_subgroups_keep_to_their_own_level_inside_that_of_the_gang():

@@ -12,7 +12,7 @@ from batchsched.api.core.pod import QUEUE_LABEL, USER_LABEL, Pod, PodSpec
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.framework.runtime.registry import standard_registry
-from batchsched.session.tables.gang import PodCountsByGang, PodGroupState
+from batchsched.session.tables.gang import GangState, PodCountsByGang
 from batchsched.session.tables.session_tables import SessionTables
 from tests.session.clusters import leaving, on
 from tests.session.scenario import cluster, gang, nodes, placed, pod, priority_class, schedule
@@ -53,7 +53,7 @@ POD = Pod(metadata=ObjectMeta(name="one", namespace="team"), spec=PodSpec())
 
 
 def alone():
-    return PodCountsByGang({"pod/team/one": PodGroupState("pod/team/one", None, {POD.key: POD})})
+    return PodCountsByGang({"pod/team/one": GangState("pod/team/one", None, {POD.key: POD})})
 
 
 def test_count_of_placed_pods_is_kept_until_its_gang_is_forgotten():
@@ -65,7 +65,9 @@ def test_count_of_placed_pods_is_kept_until_its_gang_is_forgotten():
 
 
 def test_representative_pod_of_several_gangs_has_no_count():
-    assert alone().find_gang_counts_of_pod(Pod(metadata=ObjectMeta(namespace="team"), spec=PodSpec())) is None
+    assert (
+        alone().gang_counts_of_named_pod(Pod(metadata=ObjectMeta(namespace="team"), spec=PodSpec())) is None
+    )
 
 
 def test_session_tables_are_freed_without_the_garbage_collector():
@@ -84,7 +86,7 @@ def test_session_tables_are_freed_without_the_garbage_collector():
 def test_user_and_queue_of_a_gang_are_those_of_its_oldest_pod(names: tuple[str, str]):
     """Pods come in any order; a gang without its PodGroup takes the queue from a pod."""
     made = {"elder": ("ann", "research", 60.0), "younger": ("bob", "product", 0.0)}
-    state = PodGroupState("team/bert", None)
+    state = GangState("team/bert", None)
     for name in names:
         user, queue, age = made[name]
         member = pod(name, group="bert", age=age, labels={USER_LABEL: user, QUEUE_LABEL: queue})

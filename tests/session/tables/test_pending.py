@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.queues.gang_order import FcfsOrder, HeadroomOrder
-from batchsched.session.tables.gang import PendingGang, PodGroupState
+from batchsched.session.tables.gang import GangState, PendingGang
 from batchsched.session.tables.pending import PendingGangs
 from tests.session.scenario import group, pod
 
 
-def gang(name: str, needs: int, created: float, members: PodGroupState | None = None) -> PendingGang:
+def gang(name: str, needs: int, created: float, members: GangState | None = None) -> PendingGang:
     return PendingGang(
-        members=members or PodGroupState(name, None),
+        members=members or GangState(name, None),
         queue="default",
         priority=0,
         created=created,
@@ -51,7 +51,7 @@ def test_random_additions_and_removals_lose_and_swap_no_gang(seed: int):
     assert line.members == [one.members for one in ordered]
     assert line.needs.tolist() == [one.needs.tolist() for one in ordered]
     assert len(backlog) == len(there)
-    assert backlog.latest_submission() == max((one.created for one in there.values()), default=0.0)
+    assert backlog.latest_submission_time() == max((one.created for one in there.values()), default=0.0)
 
 
 def test_changed_gang_replaces_its_earlier_values():
@@ -105,7 +105,7 @@ def test_order_has_the_headroom_that_the_policy_requires():
 def test_partially_bound_gang_is_ordered_before_pending_ones():
     backlog = PendingGangs(2)
     backlog.put_gang(gang("first", 1, 10.0))
-    half = PodGroupState("half", group("half", 2))
+    half = GangState("half", group("half", 2))
     half.bound["team/half-0"] = (pod("half-0", group="half", on="n0"), 0)
     backlog.put_gang(gang("half", 1, 20.0, half))
     assert names(backlog) == ["half", "first"]

@@ -180,8 +180,11 @@ def test_classes_that_differ_only_in_priority_share_cached_results():
         tables.classes.pod_class_of(one, rank) for one, rank in zip(pods.pods[:2], (0, 5), strict=True)
     )
     assert (low.priority, high.priority) == (0, 5)
-    assert high.result_cache_class is low.result_cache_class
-    assert tables.classes.pod_class_of(pods.pods[2], 0).result_cache_class is not low.result_cache_class
+    assert high.pod_class_for_result_cache is low.pod_class_for_result_cache
+    assert (
+        tables.classes.pod_class_of(pods.pods[2], 0).pod_class_for_result_cache
+        is not low.pod_class_for_result_cache
+    )
     assert tables.result_cache.results_of_pod_class(high) is tables.result_cache.results_of_pod_class(low)
 
 
@@ -191,8 +194,8 @@ def test_classes_of_each_priority_are_separate_if_a_plugin_reads_the_priority():
     one = pod("one", cpu=1)
     tables = SessionTables(cluster(nodes(1), Snapshot(pods=(one,))), pipeline)
     assert (
-        tables.classes.pod_class_of(one, 0).result_cache_class
-        is not tables.classes.pod_class_of(one, 5).result_cache_class
+        tables.classes.pod_class_of(one, 0).pod_class_for_result_cache
+        is not tables.classes.pod_class_of(one, 5).pod_class_for_result_cache
     )
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from batchsched.api.crd.topology import Topology, TopologyLevel, TopologySpec
-from batchsched.session.tables.topology_levels import RequestedLevels, UnknownLevel
+from batchsched.session.tables.topology_levels import RequestedLevels, UnknownLevelError
 from batchsched.solver.problem import NONE
 from tests.session.scenario import cluster, gang, group, node, topology
 from tests.session.scenes import inside
@@ -59,7 +59,7 @@ def test_subgroup_inherits_the_topologys_name_and_may_state_its_own():
     ],
 )
 def test_unknown_names_are_refused_with_the_existing_ones(topology_of_gang, complaint):
-    with pytest.raises(UnknownLevel, match=complaint):
+    with pytest.raises(UnknownLevelError, match=complaint):
         levels(gang("g", 1)).requested_levels_of_gang(group("g", 1, topology=topology_of_gang))
 
 

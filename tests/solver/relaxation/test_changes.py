@@ -20,7 +20,7 @@ from batchsched.solver.relaxation.changes import (
 )
 from batchsched.solver.relaxation.residual import ResidualProblem
 from batchsched.solver.relaxation.search import (
-    AdmissionVerifier,
+    CachedFitCheck,
     ChangeFamily,
     RefusalCause,
     find_smallest_change,
@@ -145,7 +145,7 @@ def find(
     admits: Callable[[Relaxation], bool], start: int, limit: int = 64, *parts: Relaxation
 ) -> Relaxation | None:
     family = ChangeFamily(RefusalCause.CAPACITY, (*parts, nodes(1)), start, limit)
-    return find_smallest_change(family, AdmissionVerifier(admits, 100))
+    return find_smallest_change(family, CachedFitCheck(admits, 100))
 
 
 @pytest.mark.parametrize("start", [1, 3, 7, 8, 60])
@@ -166,7 +166,7 @@ def test_a_change_that_never_admits_the_gang_is_abandoned_at_its_limit():
 
 
 def test_the_search_ends_after_the_maximum_number_of_trials():
-    probe = AdmissionVerifier(lambda change: True, 1)
+    probe = CachedFitCheck(lambda change: True, 1)
     assert probe(nodes(1))
     assert probe(nodes(1))
     assert not probe(nodes(2))

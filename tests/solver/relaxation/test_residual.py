@@ -231,7 +231,7 @@ def test_the_quick_answer_equals_the_exact_one_on_small_problems(problem: Proble
 def test_changed_quotas_give_the_answer_of_the_changed_problem(problem: Problem):
     for gang in np.flatnonzero(problem.gangs.need > 0).tolist():
         single = GangProblemIsolator(problem).isolate_gang(gang).problem
-        for quota in ResidualProblem(single).quota_gaps:
+        for quota in ResidualProblem(single).quota_shortages:
             half = RaisedQuota(quota.quota, tuple(amount // 2 for amount in quota.amounts), quota.gangs)
             for change in (quota, half, CombinedChange((quota, quota)), CombinedChange((half, half, half))):
                 assert (
@@ -275,7 +275,7 @@ def test_added_nodes_and_quotas_give_the_answer_of_the_changed_problem(problem: 
         for change in (
             AddedNodes(1, 0),
             AddedNodes(2, 0, passing=0),
-            CombinedChange((*ResidualProblem(single).quota_gaps, AddedNodes(1, 0))),
+            CombinedChange((*ResidualProblem(single).quota_shortages, AddedNodes(1, 0))),
         ):
             assert (
                 ResidualProblem(single).fits_after_change(change)
@@ -318,7 +318,7 @@ def test_missing_amounts_are_in_the_unit_of_their_resource():
         capacity=np.array([[4, 9], [5, 9]]),
         **quota,
     )
-    assert ResidualProblem(problem).missing_pod_counts.tolist() == [2]
-    assert ResidualProblem(problem).quota_gaps == (RaisedQuota(0, (18, 0)),)
+    assert ResidualProblem(problem).uncreated_pods_by_class.tolist() == [2]
+    assert ResidualProblem(problem).quota_shortages == (RaisedQuota(0, (18, 0)),)
     assert ResidualProblem(problem).capacity_shortage().tolist() == [9, 0]
     assert ResidualProblem(problem).node_size_shortage().tolist() == [1, 0]

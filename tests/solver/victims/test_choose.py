@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 
 from batchsched.solver.cpsat import CpSatBudget
-from batchsched.solver.verify import verify_victims
+from batchsched.solver.verify import find_victim_faults
 from batchsched.solver.victims.choose import (
     GREEDIES,
     VictimSearchLimits,
     choose_victims,
     cost_lower_bound,
-    cost_lower_bounds_per_pod_by_site,
+    cost_lower_bounds_per_pod_by_node,
     restore_unneeded_victims,
-    split_by_domain,
+    search_inputs_by_domain,
 )
 from batchsched.solver.victims.model import VictimModel
 from batchsched.solver.victims.victim_problem import VictimProblem
@@ -41,7 +41,7 @@ def test_an_answer_is_valid_and_costs_no_more_than_the_best_greedy(problem):
     if answer is None:
         assert greedy is None
         return
-    assert verify_victims(problem, answer) == ()
+    assert find_victim_faults(problem, answer) == ()
     assert greedy is None or answer.cost <= greedy.cost
 
 
@@ -160,7 +160,9 @@ def test_the_model_keeps_to_every_disruption_budget():
         "limit_amount": np.ones(3, np.int64),
     }
     problem = victims_of([[0]] * 3, {"pods": 2, "demand": [8]}, units, **budget)
-    answer = VictimModel(next(split_by_domain(problem))).solve(None, 100, CpSatBudget(4.0, 30.0, 0), 0.0)
+    answer = VictimModel(next(search_inputs_by_domain(problem))).solve(
+        None, 100, CpSatBudget(4.0, 30.0, 0), 0.0
+    )
     assert answer.values is not None
     assert -answer.objective == 51
 
@@ -197,14 +199,14 @@ def test_a_cut_set_of_victims_is_not_chosen_again():
 def _chosen(problem: VictimProblem):
     answer = choose_victims(problem, BUDGET)
     assert answer is not None
-    assert verify_victims(problem, answer) == ()
+    assert find_victim_faults(problem, answer) == ()
     return answer
 
 
 @pytest.mark.properties
 @given(victim_problems())
 def test_victims_of_a_greedy_make_room_and_respect_bonds_and_limits(problem):
-    for search_input in split_by_domain(problem):
+    for search_input in search_inputs_by_domain(problem):
         for one in GREEDIES:
             ground = one(search_input)
             if ground is not None:
@@ -218,7 +220,7 @@ def test_victims_of_a_greedy_make_room_and_respect_bonds_and_limits(problem):
 @given(victim_problems(plain=True))
 def test_the_lower_bound_is_at_most_the_cost_of_the_cheapest_set(problem):
     best = cheapest(problem)
-    for search_input in split_by_domain(problem):
+    for search_input in search_inputs_by_domain(problem):
         assert best is None or cost_lower_bound(search_input) <= best + 1e-9
 
 
@@ -226,8 +228,8 @@ def test_the_cost_of_a_gang_is_divided_equally_among_the_nodes_that_it_blocks():
     problem = victims_of(
         [[0]] * 3, {"pods": 2, "demand": [8]}, [(9, {0: [4], 1: [8], 2: [8]}), (1, {0: [4]})]
     )
-    search_input = next(split_by_domain(problem))
-    assert cost_lower_bounds_per_pod_by_site(search_input, 0).tolist() == [4, 3, 3]
+    search_input = next(search_inputs_by_domain(problem))
+    assert cost_lower_bounds_per_pod_by_node(search_input, 0).tolist() == [4, 3, 3]
     assert cost_lower_bound(search_input) == 6
 
 
@@ -235,7 +237,7 @@ def test_the_cost_of_a_gang_is_divided_equally_among_the_nodes_that_it_blocks():
 @given(victim_problems(plain=True))
 def test_the_model_without_a_hint_finds_the_cheapest_set(problem):
     best = cheapest(problem)
-    for search_input in split_by_domain(problem):
+    for search_input in search_inputs_by_domain(problem):
         answer = VictimModel(search_input).solve(
             None, int(problem.cost.sum()) + 1, CpSatBudget(4.0, 30.0, 0), 0.0
         )
@@ -244,7 +246,7 @@ def test_the_model_without_a_hint_finds_the_cheapest_set(problem):
 
 def test_a_set_cheaper_than_the_cheapest_is_infeasible_and_a_cut_requires_another_unit():
     problem = victims_of([[0]] * 2, {"pods": 1, "demand": [8]}, [(1, {0: [8]}), (2, {1: [8]})])
-    search_input = next(split_by_domain(problem))
+    search_input = next(search_inputs_by_domain(problem))
     model = VictimModel(search_input)
     assert model.solve(VictimState(search_input), 1, CpSatBudget(4.0, 30.0, 0), 0.0).infeasible
     model.add_cut(np.array([True, False]))
@@ -268,7 +270,9 @@ def test_the_model_frees_only_the_amount_that_the_limit_of_a_queue_lacks():
         gangs_left=np.array([1]),
         quota_unit=np.array([[True, True]]),
     )
-    answer = VictimModel(next(split_by_domain(problem))).solve(None, 4, CpSatBudget(4.0, 30.0, 0), 0.0)
+    answer = VictimModel(next(search_inputs_by_domain(problem))).solve(
+        None, 4, CpSatBudget(4.0, 30.0, 0), 0.0
+    )
     assert answer.values is not None
     assert -answer.objective == 1
 
@@ -286,7 +290,7 @@ def test_counting_finds_room_exactly_when_a_placement_exists(problem):
 @pytest.mark.properties
 @given(victim_problems())
 def test_restored_units_leave_the_original_state(problem):
-    for search_input in split_by_domain(problem):
+    for search_input in search_inputs_by_domain(problem):
         ground = VictimState(search_input)
         before = ground.fit.copy()
         left = ground.evict_units_within_limits(range(problem.unit_count))

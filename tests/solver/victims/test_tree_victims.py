@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from batchsched.solver.verify import verify_victims
+from batchsched.solver.verify import find_victim_faults
 from batchsched.solver.victims.choose import VictimSearchLimits, choose_victims
 from batchsched.solver.victims.victim_problem import VictimProblem
 from tests.solver.tree_instances import placements, random_tree
@@ -57,5 +57,5 @@ def test_victims_of_a_tree_are_the_cheapest_that_make_room(seed):
     least = cheapest(problem)
     assert (answer is None) == (least is None)
     if answer is not None:
-        assert verify_victims(problem, answer) == ()
+        assert find_victim_faults(problem, answer) == ()
         assert answer.cost == least

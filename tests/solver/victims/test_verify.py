@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from batchsched.solver.verify import verify_victims
+from batchsched.solver.verify import find_victim_faults
 from batchsched.solver.victims.choose import VictimSearchLimits, choose_victims
 from batchsched.solver.victims.victim_problem import VictimProblem, VictimSolution
 from tests.solver.victims.instances import victims_of
@@ -35,7 +35,7 @@ def sound() -> tuple[VictimProblem, VictimSolution]:
 
 
 def test_a_valid_answer_has_no_fault():
-    assert verify_victims(*sound()) == ()
+    assert find_victim_faults(*sound()) == ()
 
 
 def changed(answer: VictimSolution, **fields) -> VictimSolution:
@@ -67,7 +67,7 @@ def changed(answer: VictimSolution, **fields) -> VictimSolution:
 )
 def test_a_planted_fault_is_named(fields, said):
     problem, answer = sound()
-    assert any(said in fault for fault in verify_victims(problem, changed(answer, **fields)))
+    assert any(said in fault for fault in find_victim_faults(problem, changed(answer, **fields)))
 
 
 def test_a_node_outside_the_mask_is_a_named_fault():
@@ -77,13 +77,13 @@ def test_a_node_outside_the_mask_is_a_named_fault():
     other = replace(
         problem, pending=replace(problem.pending, kinds=replace(problem.pending.kinds, mask=mask))
     )
-    assert any("its mask refuses" in fault for fault in verify_victims(other, answer))
+    assert any("its mask refuses" in fault for fault in find_victim_faults(other, answer))
 
 
 def test_a_violated_cut_is_a_named_fault():
     problem, answer = sound()
     other = replace(problem, cuts=(answer.units,))
-    assert any("cut 0" in fault for fault in verify_victims(other, answer))
+    assert any("cut 0" in fault for fault in find_victim_faults(other, answer))
 
 
 def test_a_violated_quota_is_a_named_fault():
@@ -101,4 +101,4 @@ def test_a_violated_quota_is_a_named_fault():
         gangs_left=np.array([0]),
         quota_unit=np.zeros((1, 4), np.bool_),
     )
-    assert {fault[:7] for fault in verify_victims(other, answer)} == {"quota 0"}
+    assert {fault[:7] for fault in find_victim_faults(other, answer)} == {"quota 0"}

@@ -20,23 +20,23 @@ from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.decision import SetAside
 from batchsched.api.gang import gang_key_of_pod
 from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME, ObjectKind, Snapshot, api_group
-from batchsched.api.template_claims import UID_PREFIX_OF_NEW_PODS, with_claims_of_new_pods
+from batchsched.api.template_claims import UID_PREFIX_OF_NEW_PODS, with_template_claims_of_hypothetical_pods
 from batchsched.config.schema import PodGrouperSettings, Profile
 from batchsched.errors import ApiError, CommandError, InvalidInput
 from batchsched.kube.connection import Connection
 from batchsched.kube.reflector import Reflector
-from batchsched.manifests.documents import Document, object_title, split_documents
+from batchsched.manifests.documents import Document, format_kind_and_name, split_documents
 from batchsched.manifests.reader import find_manifest_files
 from batchsched.manifests.unknown_fields import unknown_field_warnings
 from batchsched.podgrouper.owners import decode_owner_of_file
 from batchsched.podgrouper.rules import OwnerKind
 from batchsched.podgrouper.shape import (
     MOST_ADDED_PODS,
+    OwnerGangShape,
     OwnerPart,
-    OwnerShape,
-    check_owner_pod_limit,
     mapping_or_empty,
     pod_count_or_default,
+    raise_if_too_many_pods,
     spec_of,
     text_or_empty,
 )
@@ -93,7 +93,7 @@ def _names(reflectors: Sequence[Reflector]) -> str:
     return ", ".join(sorted({reflector.resource.plural for reflector in reflectors}))
 
 
-def list_set_aside(service: SchedulerApp, file: str = "") -> tuple[SetAside, ...]:
+def list_set_aside_objects(service: SchedulerApp, file: str = "") -> tuple[SetAside, ...]:
     """Return all objects that a scheduler ignores because they are invalid, ordered by kind and name.
 
     Args:
@@ -112,8 +112,8 @@ def list_set_aside(service: SchedulerApp, file: str = "") -> tuple[SetAside, ...
 
 def snapshot_of_cluster(service: SchedulerApp) -> Snapshot:
     """Return the listed cluster, including the objects that were added to it, as the input of a session."""
-    snapshot = with_claims_of_new_pods(service.cache.snapshot())
-    return replace(snapshot, set_aside=(*snapshot.set_aside, *list_set_aside(service)))
+    snapshot = with_template_claims_of_hypothetical_pods(service.cache.snapshot())
+    return replace(snapshot, set_aside=(*snapshot.set_aside, *list_set_aside_objects(service)))
 
 
 @dataclass(slots=True)
@@ -163,7 +163,7 @@ class WhatIfCluster:
                 f"{names}: there is no pod, PodGroup or owner of pods in it, such as a Job; add one"
             )
 
-    def added_gangs(self) -> list[str]:
+    def added_gang_keys(self) -> list[str]:
         """Return the `namespace/name` of each added gang: of its PodGroup or of its single pod."""
         cache = self.service.cache
         waiting = (cache.get("pods", key) for key in sorted(self.pods))
@@ -224,7 +224,7 @@ class WhatIfCluster:
     def _put_owner(self, kind: OwnerKind, manifest: dict[str, Any], file: str) -> None:
         meta = self._born(manifest, namespaced=True)
         manifest.pop("status", None)
-        title = object_title(kind.name, meta["namespace"], meta["name"])
+        title = format_kind_and_name(kind.name, meta["namespace"], meta["name"])
         owner = decode_owner_of_file(kind, msgspec.json.encode(manifest), file, title)
         title = owner.title
         _check_pod_counts(manifest, file, title)
@@ -261,7 +261,7 @@ class WhatIfCluster:
         """
         more = " more" if self.pods else ""
         try:
-            check_owner_pod_limit(pods, MOST_ADDED_PODS - len(self.pods), more)
+            raise_if_too_many_pods(pods, MOST_ADDED_PODS - len(self.pods), more)
         except InvalidInput as error:
             raise InvalidInput(error.message, file=file, object=title, field=error.field) from error
 
@@ -288,7 +288,7 @@ class WhatIfCluster:
             self._put_object(KIND_BY_GROUP_AND_NAME[name], child, file)
 
     def _put_pods(
-        self, shape: OwnerShape, manifest: Mapping[str, Any], owner: Mapping[str, Any], file: str
+        self, shape: OwnerGangShape, manifest: Mapping[str, Any], owner: Mapping[str, Any], file: str
     ) -> None:
         """Add the pods that the controller of an owner creates by its shape."""
         meta = mapping_or_empty(manifest.get("metadata"))
@@ -338,7 +338,7 @@ class WhatIfCluster:
         pod.pop("status", None)
 
 
-def _gang_count(shape: OwnerShape, manifest: Mapping[str, Any]) -> int:
+def _gang_count(shape: OwnerGangShape, manifest: Mapping[str, Any]) -> int:
     """Return the number of gangs of an owner with a controller that creates pods of this shape."""
     return pod_count_or_default(spec_of(manifest).get("replicas"), 1) if shape.gang_label else 1
 

@@ -2,7 +2,11 @@
 
 import pytest
 
-from batchsched.controllers.queue_positions import RemainingQueueLimits, queue_positions, queue_status_inputs
+from batchsched.controllers.queue_status_inputs import (
+    RemainingQueueLimits,
+    queue_positions,
+    queue_status_inputs,
+)
 from batchsched.session.queue_report import report_pending_gangs
 from tests.controllers.office import observed
 from tests.session.explanation.documents import NOW, snapshot_of

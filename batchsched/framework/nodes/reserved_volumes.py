@@ -28,7 +28,7 @@ _NO_CLUSTER: Final = Snapshot()
 """The cluster of copies, which need none. Many binding cycles make such a copy, so they share this one."""
 
 
-class AssumedVolumes:
+class ReservedVolumes:
     """The volumes and PersistentVolumeClaims that are reserved for pods.
 
     Several pods may reserve the volume of one claim: pods that share the claim, or a deleted pod of a StatefulSet that
@@ -65,21 +65,23 @@ class AssumedVolumes:
             self.node_of.setdefault(claim, node)
             self._pods_of_claim[claim] += 1
 
-    def copy_pods_being_bound_from(
+    def copy_reservations_of_pods_being_bound(
         self, before: Self, is_reserved: PodTest, is_bound: PodTest = no_pod_is_bound
     ) -> None:
         """Copy from `before` the volumes and claims that are reserved for pods which are still being bound.
 
         Args:
           before: the volumes and claims of an earlier node table.
-          is_reserved: as of `release_pods_not_being_bound`.
-          is_bound: as of `release_pods_not_being_bound`.
+          is_reserved: as of `release_reservations_of_pods_not_being_bound`.
+          is_bound: as of `release_reservations_of_pods_not_being_bound`.
         """
         for identity, reservation in before._by_pod.items():
             if self._is_needed(identity, reservation, is_reserved, is_bound):
                 self._assume(identity, reservation)
 
-    def release_pods_not_being_bound(self, is_reserved: PodTest, is_bound: PodTest = no_pod_is_bound) -> None:
+    def release_reservations_of_pods_not_being_bound(
+        self, is_reserved: PodTest, is_bound: PodTest = no_pod_is_bound
+    ) -> None:
         """Release the reserved volumes and PersistentVolumeClaims of all pods that are no longer being bound.
 
         A bound pod keeps its volumes until they are bound: the API server may show the pod first.

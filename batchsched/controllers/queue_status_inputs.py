@@ -19,11 +19,11 @@ from batchsched.controllers.desired_status import QueueStatusInput
 from batchsched.framework.status import IntArray
 from batchsched.queues.entitlements import compute_entitlements
 from batchsched.queues.gang_order import GangColumns, GangOrderPolicy, make_gang_order_policy
-from batchsched.queues.queue_table import QueueDemand, QueueTable, TotalCapacity, build_queue_table
+from batchsched.queues.queue_table import QueueTable, QueueUsageAndDemand, TotalCapacity, build_queue_table
 from batchsched.queues.tree import QueueTree
 from batchsched.session.gangs.fair_share_order import GangPositions
-from batchsched.session.gangs.order import QueueSharingPolicies, compares_priorities
-from batchsched.session.tables.session_tables import dominant_share_mask
+from batchsched.session.gangs.order import QueueSharingPolicies, orders_gangs_by_priority_first
+from batchsched.session.tables.session_tables import mask_dominant_share_resources
 from batchsched.state.cluster_state import QUEUES, ClusterState
 from batchsched.state.podgroup_state import GangPods
 from batchsched.state.queue_usage import POD_COUNT
@@ -52,14 +52,14 @@ def queue_positions(state: ClusterState, profile: Profile | None = None, now: fl
     policies = QueueSharingPolicies.from_tree(tree, profile.queue_policy)
     orders_by_queue: Mapping[str, GangOrderPolicy | None] = {}
     if policies is not None:
-        table = build_queue_table(tree, _NO_CAPACITY, QueueDemand({}, {}))
+        table = build_queue_table(tree, _NO_CAPACITY, QueueUsageAndDemand({}, {}))
         orders_by_queue = policies.gang_orders_by_queue(table, tree.queues)
     orders = GangPositions(
         _columns(state, pending),
         np.array([bool(gang.placed_pods()) for gang in pending], np.bool_),
         make_gang_order_policy(profile.policy.name, profile.policy.args),
         now,
-        by_priority=compares_priorities(profile, policies),
+        by_priority=orders_gangs_by_priority_first(profile, policies),
     )
     positions = orders.positions_in_queues([state.queue_of_gang(gang) for gang in pending], orders_by_queue)
     return {
@@ -71,7 +71,7 @@ def queue_positions(state: ClusterState, profile: Profile | None = None, now: fl
 
 def _is_demand(state: ClusterState, gang: GangPods) -> bool:
     """Return whether a gang is pending in a queue that selects its namespace; others have no place in the queue."""
-    return gang.has_pending_pods_below_minimum and state.queue_access().allows_namespace(
+    return gang.has_pending_pods_and_lacks_minimum and state.queue_access().allows_namespace(
         state.queue_of_gang(gang), gang_namespace(gang.identity)
     )
 
@@ -90,7 +90,7 @@ def queue_tree_and_misplaced_queues(queues: Mapping[str, Queue]) -> tuple[QueueT
 def _columns(state: ClusterState, pending: Sequence[GangPods]) -> GangColumns:
     """Return what gang policies may read, as sessions compute it from their tables."""
     priorities = PriorityTable(state.list_objects("priority_classes"))
-    pods_of = [gang.schedulable_pods() for gang in pending]
+    pods_of = [gang.nonterminating_pending_pods() for gang in pending]
     created = [
         min((parse_timestamp(pod.metadata.creation_timestamp) for pod in pods), default=0.0)
         if gang.group is None
@@ -128,7 +128,9 @@ def _dominant_share(state: ClusterState, pod: Pod) -> float:
     requested = pod_requests(pod)
     shares = (
         amount / state.capacity[resource]
-        for (resource, amount), counts in zip(requested.items(), dominant_share_mask(requested), strict=True)
+        for (resource, amount), counts in zip(
+            requested.items(), mask_dominant_share_resources(requested), strict=True
+        )
         if counts and state.capacity[resource] > 0
     )
     return max(shares, default=0.0)
@@ -210,7 +212,7 @@ class RemainingQueueLimits:
         """
         if not self._limits:
             return ""
-        pods = [pod_requests(pod) for pod in gang.schedulable_pods()]
+        pods = [pod_requests(pod) for pod in gang.nonterminating_pending_pods()]
         for name in self._tree.queue_and_ancestors(self._state.queue_of_gang(gang)):
             if name in self._limits and not any(
                 _fits(requests, self._limits[name], self._used[name]) for requests in pods
@@ -239,7 +241,7 @@ def _fair_shares(
     policies = QueueSharingPolicies.from_tree(tree, queue_policy)
     if policies is None or policies.reads_past_usage:
         return {}
-    resources, table = resources_and_queue_table(state, tree)
+    resources, table = current_queue_table(state, tree)
     fair = compute_entitlements(table, policies.policies_by_table_row(table)).fair
     return {
         name: dict(zip(resources, fair[index].tolist(), strict=True))
@@ -247,7 +249,7 @@ def _fair_shares(
     }
 
 
-def resources_and_queue_table(state: ClusterState, tree: QueueTree) -> tuple[tuple[str, ...], QueueTable]:
+def current_queue_table(state: ClusterState, tree: QueueTree) -> tuple[tuple[str, ...], QueueTable]:
     """Return the resources that nodes offer, and a queue table with the usage and demand of queues."""
     resources = tuple(sorted(resource for resource, amount in state.capacity.items() if amount > 0))
 
@@ -270,7 +272,7 @@ def resources_and_queue_table(state: ClusterState, tree: QueueTree) -> tuple[tup
     capacity = np.array([state.capacity[resource] for resource in resources], np.int64)
     table = build_queue_table(
         tree,
-        TotalCapacity(resources, capacity, dominant_share_mask(resources)),
-        QueueDemand(allocated, demand),
+        TotalCapacity(resources, capacity, mask_dominant_share_resources(resources)),
+        QueueUsageAndDemand(allocated, demand),
     )
     return resources, table

@@ -15,7 +15,7 @@ Places = tuple[tuple[Pod, str], ...]
 """Pods with the names of their nodes."""
 
 
-class ChangedNodeCapacity:
+class BindCapacityCheck:
     """The present free capacity of the nodes that changed, or received pods, since a session began.
 
     All other nodes have the free capacity that the session saw.

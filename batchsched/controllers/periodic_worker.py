@@ -1,4 +1,4 @@
-"""The paced worker, which repeats work between the sessions, and continues after an error in a piece of work.
+"""The periodic worker, which repeats work between the sessions, and continues after an error in a piece of work.
 
 Forecasts of the policy `auto` and explanations of refusals are such work. Each piece runs in a thread of its own, and
 paces itself, because sessions and the event loop use the same interpreter.
@@ -18,7 +18,7 @@ _LOG: Final = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class PacedWorker:
+class PeriodicWorker:
     """A worker that repeats a piece of work in the event loop until the worker is stopped.
 
     Args:
@@ -76,7 +76,7 @@ class PacedWorker:
         self._has_failed = True
 
 
-def start_thread(name: str, work: Callable[[], T]) -> concurrent.futures.Future[T]:
+def run_in_daemon_thread(name: str, work: Callable[[], T]) -> concurrent.futures.Future[T]:
     """Run a function in a new daemon thread, and return a future of the function's result.
 
     A daemon thread does not keep the process from exiting, even if a plugin in the thread never returns.

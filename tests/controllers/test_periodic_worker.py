@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from batchsched.controllers.paced_worker import PacedWorker, start_thread
+from batchsched.controllers.periodic_worker import PeriodicWorker, run_in_daemon_thread
 from tests.service.town import Clock
 
 
@@ -23,7 +23,7 @@ async def test_an_error_does_not_end_the_work(caplog):
             clock.turn(1)
             await asyncio.sleep(0)
 
-    worker = PacedWorker("explanations", 1.0, clock, run_once)
+    worker = PeriodicWorker("explanations", 1.0, clock, run_once)
     worker.start()
     await pass_seconds(3)
     assert len(runs) == 3
@@ -35,10 +35,10 @@ async def test_an_error_does_not_end_the_work(caplog):
 
 
 async def test_a_thread_returns_its_result_or_its_error_and_does_not_block_the_end_of_the_process():
-    daemons = start_thread("search", lambda: threading.current_thread().daemon)
+    daemons = run_in_daemon_thread("search", lambda: threading.current_thread().daemon)
     assert await asyncio.wrap_future(daemons)
     with pytest.raises(KeyboardInterrupt):
-        start_thread("search", _interrupt).result(5)
+        run_in_daemon_thread("search", _interrupt).result(5)
 
 
 def _interrupt():

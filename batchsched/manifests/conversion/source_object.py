@@ -60,7 +60,7 @@ class SourceObject:
         where = f"{self.file}: " if self.file else ""
         self.warnings.append(f"{where}{self.title}: {field_name}: {text}")
 
-    def warn_of_unconverted_fields(self, converted: Iterable[str], remarks: Mapping[str, str]) -> None:
+    def record_unconverted_field_warnings(self, converted: Iterable[str], remarks: Mapping[str, str]) -> None:
         """Record a warning for each field of the source object's spec that is not converted.
 
         Args:
