@@ -174,7 +174,7 @@ class ObjectKind:
         return f"{metadata.namespace or 'default'}/{metadata.name}" if self.namespaced else metadata.name
 
     def sort_by_key(self, objects: Iterable[Any]) -> tuple[Any, ...]:
-        """Return objects of this kind sorted by key."""
+        """Return the given objects sorted by `namespace/name`, or by name if the kind is cluster-scoped."""
         return tuple(sorted(objects, key=lambda item: self.object_key(item.metadata)))
 
 

@@ -76,7 +76,10 @@ class KubePlugins(Plugins):
     pod_group_post_filter: PluginSet = EMPTY_PLUGIN_SET
 
     def to_batchsched(self) -> Plugins:
-        """Return the equivalent changes to the default plugins of batchsched."""
+        """Convert kube-scheduler's plugin settings to equivalent changes to batchsched's default plugins.
+
+        The extension points that batchsched lacks are left out.
+        """
         return Plugins(**{name: getattr(self, name) for name in Plugins.model_fields})
 
 

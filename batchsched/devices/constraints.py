@@ -61,7 +61,7 @@ class AttributeConstraint:
 
 
 class DistinctFromLastDevicesConstraint(AttributeConstraint):
-    """A `distinctAttribute` constraint that compares a device only with the last device of each request.
+    """A `distinctAttribute` constraint that compares a device only with each request's last chosen device.
 
     Kubernetes 1.36 checks the constraint in this way. If a device is removed, no value of its request is compared any
     longer. So two devices of one request may have the same value.

@@ -162,9 +162,9 @@ class ConstraintDomains:
         return cls(batch.register_partition(place[codes]), used.astype(np.int32))
 
     def row_limits(self, values: IntArray, elsewhere: int = UNLIMITED) -> IntArray:
-        """Convert the limit of each domain in `values` to an array [rows] with the limit of each constraint.
+        """Return an array [rows] with the limit of each row: the number in `values` for the row's domain.
 
-        `elsewhere` is the limit of a constraint for a node without a domain.
+        Each row is one linear constraint. `elsewhere` is the limit of a row for a node without a domain.
         """
         filled = np.append(values, elsewhere)
         return filled[np.where(self.codes < 0, len(values), self.codes)]

@@ -83,7 +83,10 @@ def format_durations(seconds: Sequence[float]) -> tuple[str, ...]:
 
 
 def format_number(value: float) -> str:
-    """Format a number with three significant digits, without zeros at the end: 1,371, 72.3, 4, 0.74."""
+    """Format a number with three significant digits, but keep all digits before the decimal point: 1,371.
+
+    Zeros at the end of the decimals are dropped: 72.3, 4, 0.74.
+    """
     text = f"{value:,.{_decimals(value, 3)}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 

@@ -190,10 +190,10 @@ def _pod_peaks(run: RunColumns) -> Counter[str]:
 
 
 def lay_out_bars(run: RunColumns, drawn: ChartNodes) -> list[_Bar]:
-    """Assign each gang the lanes of a Gantt chart in which it is drawn; adjacent lanes form one bar.
+    """Choose the lanes of a Gantt chart for each started gang; adjacent lanes of a gang form one bar.
 
     Returns:
-      The bars, ordered by start.
+      The bars of all gangs, ordered by start.
     """
     lanes = _Lanes([0.0] * (len(drawn.lane_borders) - 1))
     bars = []

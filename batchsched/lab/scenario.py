@@ -174,7 +174,7 @@ class ScenarioPolicy(StrictModel):
 
 
 class TuningObjective(StrictModel):
-    """The measure that `lab tune` optimizes: its name is the value of either `minimise` or `maximise`."""
+    """The measure that `lab tune` optimizes; a scenario names it in the field `minimise` or `maximise`."""
 
     minimise: str | None = Field(default=None, description="The measure to minimise, such as meanSlowdown.")
     maximise: str | None = Field(default=None, description="The measure to maximise, such as utilisation.")

@@ -187,9 +187,10 @@ POD_OWNER: Final = OwnerKind("Pod", "v1", no_gang_shape)
 
 
 def read_spark_driver_as_owner(pod: Pod) -> Owner | None:
-    """Return the owner of the executors if the pod is a Spark driver without a SparkApplication, else None.
+    """Return a Spark driver as the owner of its executors, unless a SparkApplication created the driver.
 
-    The owner is the driver pod itself. If a SparkApplication exists, it is the owner instead.
+    Return None for all other pods, and for a driver without a UID. A SparkApplication is itself the owner of its
+    driver and its executors.
     """
     if not is_spark_driver_without_application(pod) or not pod.metadata.uid:
         return None

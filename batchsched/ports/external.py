@@ -83,11 +83,11 @@ class NoExtenders:
     """The implementation of `Extenders` that calls no extender. It is the default."""
 
     def send(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
-        """Return a reply that states that no extender was called."""
+        """Call no extender, and return a reply that says so in `fault`."""
         return ExtenderReply(fault=NOT_CALLED)
 
     async def send_bind(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
-        """Return a reply that states that no extender was called."""
+        """Call no extender, and return a reply that says so in `fault`."""
         return ExtenderReply(fault=NOT_CALLED)
 
 

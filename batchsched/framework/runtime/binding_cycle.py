@@ -17,12 +17,14 @@ from batchsched.ports.cluster import Binder
 
 @dataclass(frozen=True, slots=True)
 class BindingCycle:
-    """The node table, the API writer and the cycle state that plugins use in the binding cycle of a pod.
+    """The node table, the API writer and the cycle state that plugins use while they bind placed pods.
+
+    The pods of a gang that one session placed share one BindingCycle.
 
     Args:
       node_table: the nodes.
       binder: writes to the API server.
-      reserved_volumes_and_devices: what Reserve has reserved for the pod, to be read only. Sessions that run meanwhile
+      reserved_volumes_and_devices: what Reserve has reserved for the pods, to be read only. Sessions that run meanwhile
         change the table, but not this value.
       state: the state of the scheduling cycle; empty if that session has ended.
     """

@@ -229,10 +229,11 @@ class DeviceSearch:
         return places.to_pod_device_allocation(allocator.inventory.usable_devices_of_node(place))
 
     def count_pods_that_find_devices(self, node: int, most: int, table: NodeTable) -> int:
-        """Count the pods with equal ResourceClaims for which one node has enough devices, up to `most` pods.
+        """Count how many pods with equal ResourceClaims can get their devices on one node together.
 
-        The pods are placed one after the other. All devices that the node can access must be accessible from this node
-        only.
+        The search places the pods one after the other and stops at `most` pods. The result may be higher if an earlier
+        call with a higher `most` counted more pods. All devices that the node can access must be accessible from this
+        node only.
 
         Raises:
           AllocationError, NodeRefused: as of the search.

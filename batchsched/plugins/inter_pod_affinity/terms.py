@@ -153,9 +153,10 @@ class DomainMatchCounts:
         return True
 
     def add_affinity_group(self, key: str, group: AffinityGroup, weight: int = 1) -> bool:
-        """Add to each domain's count the number of an AffinityGroup's pods there, multiplied by a weight.
+        """Count the pods of an AffinityGroup in each domain, and add this number times a weight to its count.
 
-        The pods of an AffinityGroup are in one namespace and have equal pod affinity.
+        The label `key` divides the nodes into domains. The pods of an AffinityGroup are in one namespace and have equal
+        pod affinity.
 
         Return True if one of the pods is in a domain.
         """

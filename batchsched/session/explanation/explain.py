@@ -136,7 +136,10 @@ class _Examination:
 
 
 class RefusalVerifier:
-    """A verifier of changes that would admit refused gangs, which decides the session again with each change.
+    """An explainer of refusals: it searches for changes of the input that would let a refused gang start.
+
+    To verify a set of changes, it decides the session again on the changed input; the new decision must place the gang.
+    An explained refusal also states whether the gang can ever start, and which gangs precede it.
 
     Args:
       decided: the input and the decision of the session.

@@ -116,7 +116,10 @@ def decide_assignments(
 
 
 def estimate_node_and_queue_work(snapshot: Snapshot) -> float:
-    """Estimate the microseconds of a decision's work that depend only on the number of nodes and queues."""
+    """Estimate, in microseconds, the part of a decision's work that depends only on node and queue counts.
+
+    This part includes the constant work of every decision.
+    """
     return WORK_PER_DECISION + WORK_PER_NODE * len(snapshot.nodes) + WORK_PER_QUEUE * len(snapshot.queues)
 
 

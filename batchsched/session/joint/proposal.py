@@ -54,7 +54,11 @@ def solver_budget(settings: SolverSettings) -> SolverBudget:
 
 
 class JointPlacer:
-    """A placer that solves a problem, places the gangs, and solves again without the rejected placements."""
+    """A placer that solves one problem for all gangs, and again without the placements that plugins rejected.
+
+    The Filter, Reserve and Permit plugins check the placements of each solution. If Reserve or Permit rejects a pod,
+    the next problem excludes the whole gang. After a limited number of rounds, the best outcome counts.
+    """
 
     def __init__(
         self,

@@ -112,7 +112,9 @@ class TieredRoundSolver:
         return self._result()
 
     def run_rounds(self) -> Solution:
-        """Run rounds that choose and place gangs; compute upper bounds only when they could end the rounds.
+        """Run rounds that choose and place gangs, and return the best solution found so far.
+
+        A round computes the upper bounds of the objective only if they could show that the gap is small enough to stop.
 
         The rounds end if the gap is small, all chosen pods fit, the gain has stopped, or the budget is spent.
         """
