@@ -48,7 +48,7 @@ class PodDevices(msgspec.Struct, frozen=True, gc=False):
     uid: str = ""
 
 
-class PodDevicesFromEarlierSession(msgspec.Struct, frozen=True, gc=False):
+class ReservedPodDevices(msgspec.Struct, frozen=True, gc=False):
     """The devices that an earlier session reserved for a pod that it placed.
 
     Args:

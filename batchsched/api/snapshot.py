@@ -41,7 +41,7 @@ from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.crd.queue import Queue
 from batchsched.api.crd.topology import Topology
 from batchsched.api.decision import Reservation, SetAside
-from batchsched.api.pod_devices import PodDevicesFromEarlierSession
+from batchsched.api.pod_devices import ReservedPodDevices
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class Snapshot:
     reservations: tuple[Reservation, ...] = ()
     refused_evictions: tuple[str, ...] = ()
     chosen_policy: str = ""
-    pod_devices: tuple[PodDevicesFromEarlierSession, ...] = ()
+    pod_devices: tuple[ReservedPodDevices, ...] = ()
     set_aside: tuple[SetAside, ...] = ()
 
     def sorted_by_key(self) -> "Snapshot":

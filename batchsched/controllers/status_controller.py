@@ -179,7 +179,7 @@ class StatusController:
 
     def _queue_foreign_statuses(self) -> None:
         """Queue the objects with a status that another client changed after this controller wrote it."""
-        for field, key in self._cache.read_custom_resources_with_changed_status():
+        for field, key in self._cache.take_keys_of_changed_statuses():
             place = ((field, key), _uid(self._cache.get(field, key)))
             # An older version is that of an earlier write: the watch has not shown the last one yet.
             if self._cache.resource_version(field, key) > self._written_versions.get(place, 0) > 0:

@@ -23,7 +23,7 @@ from batchsched.api.core.device import (
 )
 from batchsched.api.core.pod import Pod
 from batchsched.api.core.quantity import parse_quantity
-from batchsched.api.pod_devices import PodDevices, PodDevicesFromEarlierSession, ReservedClaimDevices
+from batchsched.api.pod_devices import PodDevices, ReservedClaimDevices, ReservedPodDevices
 from batchsched.errors import InvalidQuantity
 
 ZERO = Decimal(0)
@@ -113,7 +113,7 @@ class DeviceLedger:
     """
 
     def __init__(
-        self, claims: Mapping[str, ResourceClaim], reserved: Iterable[PodDevicesFromEarlierSession] = ()
+        self, claims: Mapping[str, ResourceClaim], reserved: Iterable[ReservedPodDevices] = ()
     ) -> None:
         self.claims = dict(claims)
         self.uses: dict[DeviceKey, DeviceUse] = {}
@@ -158,13 +158,13 @@ class DeviceLedger:
         """Return the devices that are reserved for the pod `namespace/name`; None if there are none."""
         return self._by_pod.get(self._holder(pod, uid)) if self._by_pod else None
 
-    def list_reserved_devices(self) -> tuple[PodDevicesFromEarlierSession, ...]:
+    def list_reserved_devices(self) -> tuple[ReservedPodDevices, ...]:
         """Return the devices that are reserved for each pod, except devices of allocated ResourceClaims.
 
         The result is sorted by the names of the pods.
         """
         return tuple(
-            PodDevicesFromEarlierSession(pod, self._without_allocated_claims(devices))
+            ReservedPodDevices(pod, self._without_allocated_claims(devices))
             for pod, devices in sorted(self._by_pod.items())
         )
 

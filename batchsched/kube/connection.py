@@ -78,7 +78,7 @@ def api_resource(kind: ObjectKind) -> ApiResource:
     return ApiResource(kind.api_version, plural_of_kind(kind.name), kind.name, kind.namespaced)
 
 
-def snapshot_api_resources() -> Iterator[tuple[ObjectKind, ApiResource]]:
+def api_resources_of_snapshot() -> Iterator[tuple[ObjectKind, ApiResource]]:
     """Yield each kind of object that a Snapshot contains, with its API resource."""
     for kind in OBJECT_KINDS:
         yield kind, api_resource(kind)

@@ -61,11 +61,11 @@ class ScoringStrategyType(StrEnum):
 
     LEAST_ALLOCATED = "LeastAllocated"
     MOST_ALLOCATED = "MostAllocated"
-    REQUESTED_TO_CAPACITY_RATIO = "RequestedToCapacityRatioParameters"
+    REQUESTED_TO_CAPACITY_RATIO = "RequestedToCapacityRatio"
 
 
 class RequestedToCapacityRatioParameters(StrictModel):
-    """The parameters of the strategy RequestedToCapacityRatioParameters, which map utilizations of a node to scores."""
+    """The parameters of the strategy RequestedToCapacityRatio, which map utilizations of a node to scores."""
 
     shape: tuple[UtilizationShapePoint, ...] = Field(min_length=1)
 
@@ -78,7 +78,7 @@ class RequestedToCapacityRatioParameters(StrictModel):
 class ScoringStrategy(StrictModel):
     """The scoring strategy of NodeResourcesFit, with its parameters and the resources that it considers.
 
-    Only the strategy RequestedToCapacityRatioParameters has parameters.
+    Only the strategy RequestedToCapacityRatio has parameters.
     """
 
     type: ScoringStrategyType = ScoringStrategyType.LEAST_ALLOCATED

@@ -25,14 +25,14 @@ from batchsched.kube.connection import ApiResource, Connection, api_resource, pl
 from batchsched.kube.reflector import Reflector, ReflectorSettings
 from batchsched.manifests.decode import Decoder
 from batchsched.podgrouper.configured_rules import owner_kinds
-from batchsched.podgrouper.kubernetes_groups import KubernetesPodGroupStore, TreeLabelingPodStore
+from batchsched.podgrouper.kubernetes_groups import KubernetesGroupStore, TreeLabelingPodStore
 from batchsched.podgrouper.owners import (
     Owner,
     OwnerHandler,
     OwnerReferenceKey,
     Owners,
     decode_owner,
-    owner_reference_of_pod,
+    gang_owner_reference_of_pod,
     read_spark_driver_as_owner,
 )
 from batchsched.podgrouper.pod_group_index import DERIVED, OWNER_LABEL, PodGroupIndex, PodGroupStore
@@ -183,7 +183,7 @@ class GangAssigningPodStore:
             return pod
         self.add_owner_if_spark_driver(pod)
         pod = with_gang_labels(pod)
-        ref = owner_reference_of_pod(pod, self.kinds) if self._derive_gangs else None
+        ref = gang_owner_reference_of_pod(pod, self.kinds) if self._derive_gangs else None
         if ref is None:
             if pod.key in self._members:
                 self._forget(pod.key)
@@ -438,7 +438,7 @@ class PodGrouper:
     def _external_store(self, number: int, kind: ObjectKind) -> ObjectStore:
         if not issubclass(kind.type, UpstreamPodGroup | CompositePodGroup):
             return PodGroupStore(self.groups, number)
-        return KubernetesPodGroupStore(
+        return KubernetesGroupStore(
             self.cache.group_trees,
             self.groups,
             self.pods,

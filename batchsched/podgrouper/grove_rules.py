@@ -39,7 +39,7 @@ OPERATOR: Final = "grove-operator"
 def pod_clique_set_gang_shape(manifest: Manifest) -> OwnerGangShape | None:
     """Return how the pods of a PodCliqueSet, a kind of workload of Grove, form gangs.
 
-    Each scaling group has a `AdditionalGangShape` for its replicas that are gangs of their own.
+    Each scaling group has an `AdditionalGangShape` for its replicas that are gangs of their own.
 
     The result is None if the PodCliqueSet has no cliques.
     """

@@ -38,7 +38,7 @@ class TreeLabelingPodStore:
 
     Args:
       trees: the groups of all trees.
-      store: the other store, such as an `GangAssigningPodStore`.
+      store: the other store, such as a `GangAssigningPodStore`.
       scheduler_names: pods with these scheduler names get labels.
     """
 
@@ -100,7 +100,7 @@ class TreeLabelingPodStore:
         return with_gang_labels_of_tree(pod, {key: place}) if place is not None else pod
 
 
-class KubernetesPodGroupStore:
+class KubernetesGroupStore:
     """The store for the PodGroups or CompositePodGroups of one version of Kubernetes' Workload API.
 
     Args:

@@ -270,7 +270,7 @@ def pod_group_name_pattern(kind: str, name: str, ending: str = "") -> re.Pattern
     return re.compile(rf"{re.escape(stem)}{ending}{index}-[0-9a-f]{{{hash_length}}}")
 
 
-def owner_reference_of_pod(pod: Pod, kinds: OwnerKinds = KNOWN_OWNER_KINDS) -> OwnerReferenceKey | None:
+def gang_owner_reference_of_pod(pod: Pod, kinds: OwnerKinds = KNOWN_OWNER_KINDS) -> OwnerReferenceKey | None:
     """Return the reference to the owner that may determine a pod's gang, or None if there is no such owner.
 
     This is the controller, or an owner in labels of the pod where the chain of controllers does not lead to it: the

@@ -21,7 +21,7 @@ from batchsched.api.crd.validation import field_errors
 from batchsched.api.decision import Decision, Reservation, SetAside, without_measured_durations
 from batchsched.api.decision import to_json as decision_json
 from batchsched.api.json_errors import to_field_error
-from batchsched.api.pod_devices import PodDevicesFromEarlierSession
+from batchsched.api.pod_devices import ReservedPodDevices
 from batchsched.api.snapshot import HeldGang, PastQueueUsage, Snapshot
 from batchsched.config.schema import Profile
 from batchsched.errors import DigestMismatch, InvalidInput
@@ -73,7 +73,7 @@ class _Session(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """Left out if there are none: the bytes of such a session are those of earlier versions."""
     chosen_policy: str | msgspec.UnsetType = msgspec.UNSET
     """Left out under every policy but `auto`, for the same reason."""
-    pod_devices: tuple[PodDevicesFromEarlierSession, ...] | msgspec.UnsetType = msgspec.UNSET
+    pod_devices: tuple[ReservedPodDevices, ...] | msgspec.UnsetType = msgspec.UNSET
     """Left out if there are none, for the same reason."""
 
 

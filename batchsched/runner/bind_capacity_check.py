@@ -16,7 +16,7 @@ Places = tuple[tuple[Pod, str], ...]
 
 
 class BindCapacityCheck:
-    """The present free capacity of the nodes that changed, or received pods, since a session began.
+    """A check before binding: do placements still fit on the nodes that changed while the session decided?
 
     All other nodes have the free capacity that the session saw.
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from batchsched.kube.connection import Connection, snapshot_api_resources
+from batchsched.kube.connection import Connection, api_resources_of_snapshot
 from batchsched.kube.reflector import Reflector, ReflectorSettings
 from batchsched.manifests.decode import Decoder
 from batchsched.podgrouper.grouper import PodGrouper
@@ -38,7 +38,7 @@ class ClusterReflectors:
         decoder = Decoder()
         event_handlers: dict[str, EventHandler] = {}
         reflectors: list[Reflector] = []
-        for kind, resource in snapshot_api_resources():
+        for kind, resource in api_resources_of_snapshot():
             handler = EventHandler(kind, grouper.store_for(kind), decoder, changed)
             event_handlers[kind.field] = handler
             terms = ReflectorSettings(without=OPTIONAL_KINDS.get(kind.field, ""))

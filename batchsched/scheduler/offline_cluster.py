@@ -31,8 +31,8 @@ from batchsched.manifests.reader import ReadResult, find_manifest_files, skipped
 from batchsched.manifests.unknown_fields import unknown_field_warnings
 from batchsched.podgrouper.owners import (
     decode_owner_of_file,
+    gang_owner_reference_of_pod,
     owner_and_pod_template_warnings,
-    owner_reference_of_pod,
 )
 from batchsched.podgrouper.training_rules import TRAINING_RUNTIMES
 from batchsched.record.cluster_files import SessionSettings
@@ -118,7 +118,7 @@ class OfflineCluster:
                 self.service.grouper.store_for(kind).replace(kind.type, getattr(snapshot, kind.field))
         for pod in snapshot.pods:
             members.add_owner_if_spark_driver(pod)
-        refs = [(pod, owner_reference_of_pod(pod, members.kinds)) for pod in snapshot.pods]
+        refs = [(pod, gang_owner_reference_of_pod(pod, members.kinds)) for pod in snapshot.pods]
         owned = [
             pod
             for pod, ref in refs
@@ -134,7 +134,7 @@ class OfflineCluster:
         """Load manifests, and create the pods that controllers would create for owners such as Jobs."""
         self.warnings += reading.warnings
         kinds = self.service.grouper.kinds
-        refs = filter(None, (owner_reference_of_pod(pod, kinds) for pod in reading.snapshot.pods))
+        refs = filter(None, (gang_owner_reference_of_pod(pod, kinds) for pod in reading.snapshot.pods))
         with_pods = {(ref.group, ref.kind, ref.namespace, ref.name) for ref in refs}
         new: list[Document] = []
         for document in reading.owners:
@@ -170,7 +170,7 @@ class OfflineCluster:
         with_pods = {
             ref.uid
             for pod in reading.snapshot.pods
-            for ref, _ in owners.owner_and_ancestors(owner_reference_of_pod(pod, kinds))
+            for ref, _ in owners.owner_and_ancestors(gang_owner_reference_of_pod(pod, kinds))
         }
         for document in reading.owners:
             if _kind_name(document.envelope) in TRAINING_RUNTIMES:

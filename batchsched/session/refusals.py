@@ -29,7 +29,7 @@ from batchsched.solver.relaxation.changes import (
     Relaxation,
     RelaxedLevel,
 )
-from batchsched.solver.relaxation.explain import RefusalExplainer, RefusalExplanation, SearchEvidence
+from batchsched.solver.relaxation.explain import RefusalEvidence, RefusalExplainer, SearchEvidence
 from batchsched.solver.relaxation.search import RefusalCause
 
 REASON_OF: Mapping[RefusalCause, str] = {
@@ -69,12 +69,12 @@ class RefusalMessageWriter:
         self._formulation = formulation
         self._table = inputs.tables.node_table
 
-    def refusal_message(self, evidence: RefusalExplanation) -> str:
+    def refusal_message(self, evidence: RefusalEvidence) -> str:
         """Return one sentence that states which constraint stops a refused gang, and how much is missing."""
         # The gang fits the cluster as it was: only the gangs chosen before it stand in its way.
         return f"{self._constraint(evidence)}{OUTBID if evidence.outbid else ''}"
 
-    def _constraint(self, evidence: RefusalExplanation) -> str:
+    def _constraint(self, evidence: RefusalEvidence) -> str:
         missing = self._amounts(self.missing_resources(evidence))
         fit = _fitting_text(evidence)
         match evidence.cause:
@@ -126,13 +126,13 @@ class RefusalMessageWriter:
             slices = f"; its pods would fit without the slices of {owner} in one {level} each"
         return f"{slices}{PROVED if search.proved else NOT_PROVED}"
 
-    def single_domain_message(self, evidence: RefusalExplanation) -> str:
+    def single_domain_message(self, evidence: RefusalEvidence) -> str:
         """Return the message for a gang that a plugin restricts to one domain, but that fits in no domain."""
         label = self._formulation.gathered[evidence.gang]
         fit = _fitting_text(evidence)
         return f"rules between pods keep it in one domain of {label}, and {fit} in the best"
 
-    def _quota(self, evidence: RefusalExplanation) -> str:
+    def _quota(self, evidence: RefusalEvidence) -> str:
         limit = self._formulation.quotas.limits[evidence.quota]
         user = "pods without a user" if limit.user == NO_USER else f"user {limit.user}"
         name = f"{limit.name} for {user}" if limit.user else limit.name
@@ -144,7 +144,7 @@ class RefusalMessageWriter:
             return f"queue {name} runs as many PodGroups as maxRunningPodGroups allows"
         return f"the {limit.limiting_setting(missing)} of queue {name} is short of {self._amounts(missing)}"
 
-    def _topology(self, evidence: RefusalExplanation, fit: str, missing: str) -> str:
+    def _topology(self, evidence: RefusalEvidence, fit: str, missing: str) -> str:
         if evidence.level == NONE or evidence.domain == NONE:
             return f"{fit} in any domain; missing in the best: {missing}"
         if evidence.domain >= len(self._inputs.levels.values[evidence.level]):
@@ -158,14 +158,14 @@ class RefusalMessageWriter:
         values = self._inputs.levels.values[level]
         return f"{name} {values[domain]}" if domain < len(values) else f"a new {name}"
 
-    def _filters(self, evidence: RefusalExplanation) -> str:
+    def _filters(self, evidence: RefusalEvidence) -> str:
         for part in self._formulation.gangs[evidence.gang].parts:
             surveyed = self._inputs.feasible_nodes.feasible_nodes_of(part.pod_class)
             if surveyed.scan is not None and not surveyed.mask.any():
                 return surveyed.scan.fit_error_message()
         return "no node is left for some of them"
 
-    def missing_resources(self, evidence: RefusalExplanation) -> dict[str, int]:
+    def missing_resources(self, evidence: RefusalEvidence) -> dict[str, int]:
         """Return how much a refused gang lacks of each resource except `pods`, in base units."""
         return self._named(evidence.missing)
 
@@ -465,7 +465,7 @@ def outside_window_refusal(members: GangState, window: int) -> Refusal:
     )
 
 
-def _fitting_text(evidence: RefusalExplanation) -> str:
+def _fitting_text(evidence: RefusalEvidence) -> str:
     """Return how many of the pods that a gang needs fit."""
     if evidence.need == 1:
         return f"{evidence.fits} of 1 pod fits"

@@ -136,7 +136,7 @@ class ClusterState:
         self._statuses: dict[tuple[str, str], tuple[str, BaseModel]] = {}
         """The uid and the status of each custom resource, as the API server showed them last."""
         self._changed_statuses: set[tuple[str, str]] = set()
-        """Custom resources with a changed status since `read_custom_resources_with_changed_status` was called last."""
+        """Custom resources with a changed status since `take_keys_of_changed_statuses` was called last."""
         self._api_pods: dict[str, Pod] = {}
         """Assumed pods as the API server showed them last: without a node."""
         self._assumed: dict[str, Assumption] = {}
@@ -480,7 +480,7 @@ class ClusterState:
             return {}
         return status.model_dump(mode="json", by_alias=True, exclude_none=True)
 
-    def read_custom_resources_with_changed_status(self) -> set[tuple[str, str]]:
+    def take_keys_of_changed_statuses(self) -> set[tuple[str, str]]:
         """Return the custom resources with changed status since the last call, as (field, key) pairs.
 
         The field is the one of Snapshot that has the custom resources of this kind.

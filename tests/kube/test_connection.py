@@ -13,8 +13,8 @@ from batchsched.kube.connection import (
     LEASES,
     POD_RESOURCE,
     Connection,
+    api_resources_of_snapshot,
     plural_of_kind,
-    snapshot_api_resources,
 )
 from batchsched.kube.credentials import CredentialsReader
 from tests.controlplane.plane import ADMIN
@@ -251,7 +251,7 @@ def test_kinds_have_the_plural_that_the_api_gives_them(kind, many):
 
 
 def test_every_kind_of_a_snapshot_has_the_path_of_the_api_server(plane):
-    for kind, resource in snapshot_api_resources():
+    for kind, resource in api_resources_of_snapshot():
         if "batchsched" in kind.group or kind.group == "topology.node.k8s.io":
             continue  # a custom resource: it is there when its CRD is
         assert plane.admin.get(resource.path() + "?limit=1")["kind"] == f"{kind.name}List"

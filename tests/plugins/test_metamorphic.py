@@ -71,7 +71,7 @@ ARGUMENTS: tuple[dict[str, dict[str, Any]], ...] = (
     {
         "NodeResourcesFit": {
             "scoringStrategy": {
-                "type": "RequestedToCapacityRatioParameters",
+                "type": "RequestedToCapacityRatio",
                 "resources": RESOURCES,
                 "requestedToCapacityRatio": LINE,
             }

@@ -109,16 +109,14 @@ def test_pod_level_requests_do_not_count_in_the_score_of_the_pod_itself():
 def test_requested_to_capacity_ratio_follows_its_shape_and_omits_resources_without_a_score():
     made = table([node("n")])
     line = {"shape": [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]}
-    plugin = strategy(
-        "RequestedToCapacityRatioParameters", ("cpu", 1), (GPU, 1), requestedToCapacityRatio=line
-    )
+    plugin = strategy("RequestedToCapacityRatio", ("cpu", 1), (GPU, 1), requestedToCapacityRatio=line)
     assert scores(plugin, pod(requests={"cpu": "4"}), made) == [50]
 
 
 def test_a_falling_line_rounds_toward_zero():
     shape = fit(
         scoringStrategy={
-            "type": "RequestedToCapacityRatioParameters",
+            "type": "RequestedToCapacityRatio",
             "requestedToCapacityRatio": {
                 "shape": [{"utilization": 0, "score": 10}, {"utilization": 3, "score": 9}]
             },
@@ -130,14 +128,14 @@ def test_a_falling_line_rounds_toward_zero():
 @pytest.mark.parametrize(
     "arguments, word",
     [
-        ({"scoringStrategy": {"type": "RequestedToCapacityRatioParameters"}}, "shape"),
+        ({"scoringStrategy": {"type": "RequestedToCapacityRatio"}}, "shape"),
         ({"scoringStrategy": {"type": "Best"}}, "type"),
         ({"ignored": ["cpu"]}, "ignored"),
         ({"scoringStrategy": {"resources": [{"name": "cpu", "weight": 0}]}}, "weight"),
         (
             {
                 "scoringStrategy": {
-                    "type": "RequestedToCapacityRatioParameters",
+                    "type": "RequestedToCapacityRatio",
                     "requestedToCapacityRatio": {"shape": [{"utilization": 5}, {"utilization": 5}]},
                 }
             },

@@ -8,7 +8,7 @@ import pytest
 from batchsched.api.core.device import AllocationResult
 from batchsched.api.core.pod import Pod, PodResourceClaim, PodResourceClaimStatus, PodSchedulingGroup
 from batchsched.api.decision import without_measured_durations
-from batchsched.api.pod_devices import PodDevices, PodDevicesFromEarlierSession, ReservedClaimDevices
+from batchsched.api.pod_devices import PodDevices, ReservedClaimDevices, ReservedPodDevices
 from batchsched.api.snapshot import Snapshot
 from batchsched.plugins.dynamic_resources import node_search, plugin
 from batchsched.session.session import Session
@@ -399,7 +399,7 @@ def test_a_pod_without_claims_does_not_state_those_of_a_deleted_pod_of_its_name_
     new = msgspec.structs.replace(new, metadata=msgspec.structs.replace(new.metadata, uid="new"))
     state = replace(
         cluster(nodes(1), Snapshot(pods=(new,)), resource_slices=offered(1, 1)),
-        pod_devices=(PodDevicesFromEarlierSession("team/x", devices),),
+        pod_devices=(ReservedPodDevices("team/x", devices),),
     )
     (assignment,) = schedule(state).assignments
     assert (assignment.pod, assignment.claims) == ("x", ())

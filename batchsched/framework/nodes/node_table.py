@@ -86,7 +86,7 @@ T = TypeVar("T")
 NodeArray = TypeVar("NodeArray", bound=np.ndarray[Any, np.dtype[Any]])
 
 
-def default_gang_of(_pod: Pod) -> GangPodCounts | None:
+def no_gang_pod_counts(_pod: Pod) -> GangPodCounts | None:
     """Return None instead of a gang's pod counts, as the default until a session sets `gang_of`."""
     return None
 
@@ -122,7 +122,7 @@ class NodeTable:
         """Log of added nodes and of changed Node objects."""
         self.moves = NodeChangeLog(len(self.nodes))
         """Log of what `changes` has, and of nodes to which pods were added or from which they were removed."""
-        self.gang_of: Callable[[Pod], GangPodCounts | None] = default_gang_of
+        self.gang_of: Callable[[Pod], GangPodCounts | None] = no_gang_pod_counts
         """Returns the counts of a pod's gang; the session sets it."""
         self.waiting = WaitingPods()
         self.assumed = ReservedVolumes(snapshot)
@@ -231,7 +231,7 @@ class NodeTable:
             self._node_values.cached_array(
                 key,
                 lambda nodes: ask(
-                    self.all_nodes_view() if nodes is None else self.nodes_view_for_ascending_indexes(nodes)
+                    self.all_nodes_view() if nodes is None else self.ascending_nodes_view(nodes)
                 ),
             ),
         )
@@ -373,7 +373,7 @@ class NodeTable:
         """Return a read-only view of the nodes with the given indexes."""
         return Nodes(self, nodes, len(nodes))
 
-    def nodes_view_for_ascending_indexes(self, nodes: IndexArray) -> "Nodes":
+    def ascending_nodes_view(self, nodes: IndexArray) -> "Nodes":
         """Return a read-only view of the nodes with these indexes, which are ascending and distinct.
 
         For all nodes or one node, arrays are not copied.

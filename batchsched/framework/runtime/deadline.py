@@ -153,7 +153,7 @@ class AbandonedSessionError(BaseException):
 
 
 class CountingPluginRunner(PluginRunner):
-    """A counter of a session's plugin calls, which skips calls that exceeded their deadline before.
+    """A runner that counts a session's plugin calls, and skips calls that exceeded their deadline before.
 
     The recorded numbers let a repeated session skip exactly the call that did not return.
 

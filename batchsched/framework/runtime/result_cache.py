@@ -279,7 +279,7 @@ class CachedScores:
         """Call the plugins of a scope about some nodes; return True if a score to be normalized changed."""
         if not len(nodes):
             return False
-        view = table.nodes_view_for_ascending_indexes(nodes)
+        view = table.ascending_nodes_view(nodes)
         # All calls come before the first write: if a plugin raises, nothing is half updated.
         answers = [
             (scorer, pod_scorer.raw_scores(scorer, view))
@@ -303,7 +303,7 @@ class CachedScores:
     def _normalize(self, pod_scorer: PodClassScorer, feasible: IndexArray, table: NodeTable) -> IntArray:
         """Return for each feasible node [n] the weighted sum of the normalized scores."""
         total = np.zeros(len(feasible), np.int64)
-        view = table.nodes_view_for_ascending_indexes(feasible)
+        view = table.ascending_nodes_view(feasible)
         for scores in self._scopes:
             for scorer in self._scorers:
                 if scorer.normalizing is not None and scorer.scope is scores.scope:
@@ -370,9 +370,7 @@ class PodClassResults:
                 return stored
             outdated = outdated_nodes(scope, stored.since, table)
             if 0 < len(outdated) * FULL_SHARE <= len(table.nodes):
-                amended = stored.with_updated_nodes(
-                    outdated, ask(table.nodes_view_for_ascending_indexes(outdated)), now
-                )
+                amended = stored.with_updated_nodes(outdated, ask(table.ascending_nodes_view(outdated)), now)
                 if amended is not None:
                     self._verdicts[plugin] = amended
                     return amended

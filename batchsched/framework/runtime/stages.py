@@ -144,7 +144,7 @@ class ScoreStage:
         Raises:
           PluginError: a plugin failed, or its score is outside 0..100 after NormalizeScore.
         """
-        nodes = table.nodes_view_for_ascending_indexes(feasible)
+        nodes = table.ascending_nodes_view(feasible)
         self._prescore(pod_scorer, feasible, nodes, results)
         skipped = pod_scorer.state.skip_score
         scorers = [one for one in self._scorers if one.name not in skipped]

@@ -110,7 +110,7 @@ class VolumeBinding(
 
     Bound volumes must be accessible from the node; for other claims, volumes must exist or be provisioned.
 
-    Claims of classes with immediate binding must be bound already. Reserve stores assumed volumes in the node table
+    Claims of classes with immediate binding must be bound already. Reserve stores reserved volumes in the node table
     until Unreserve: other pods see that the volume is used, and that the claim has a node. PreBind writes the
     claims and waits until they are bound.
 

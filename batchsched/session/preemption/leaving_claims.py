@@ -58,7 +58,7 @@ class DeletedPodsWithClaims:
         self._uids = []
 
 
-class EarlyClaimRelease:
+class SoonReleasedClaims:
     """A context manager in which the devices of ResourceClaims that will be released soon count as free.
 
     Args:

@@ -15,7 +15,7 @@ from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import IntArray
 from batchsched.session.joint.formulation import FeasibleNodesByPodClass
-from batchsched.session.preemption.leaving_claims import EarlyClaimRelease
+from batchsched.session.preemption.leaving_claims import SoonReleasedClaims
 from batchsched.session.statement import GangPlacement, PlacedPod
 from batchsched.session.tables.gang import GangState, PendingGang
 from batchsched.session.tables.session_tables import SessionTables
@@ -195,7 +195,7 @@ class NominatedPods:
         if not tables.pipeline.holds:
             return
         # Pods that are being deleted still hold what the nominated pods will get.
-        with EarlyClaimRelease(tables):
+        with SoonReleasedClaims(tables):
             for pod, node in self._in_table[identity]:
                 try:
                     tables.pipeline.hold_for_nominated_pod(pod, node, tables.node_table)

@@ -145,11 +145,11 @@ class SessionTables:
         return self.classes.request_vector(pod)
 
     def _resource_names(self, snapshot: Snapshot, pause: Pause) -> ResourceColumnNames:
-        distinct_spec_numbers = count()
+        call_numbers = count()
 
         def requests_of(pod: Pod) -> dict[str, int]:
             """Return the requests of a pod, which are computed once for each distinct spec."""
-            if next(distinct_spec_numbers) % PODS_BETWEEN_PAUSES == 0:
+            if next(call_numbers) % PODS_BETWEEN_PAUSES == 0:
                 pause()
             return self.specs.requests_of(pod)
 

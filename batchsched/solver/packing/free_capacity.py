@@ -206,7 +206,7 @@ class FreeCapacity:
         return self.problem.spread or class_index in self.rows.of_class
 
     def change_placed_pods_unchecked(self, class_index: int, nodes: IntArray, counts: IntArray) -> None:
-        """Place pods of a pod class on nodes without any check, because the caller has checked that they fit.
+        """Place pods of a pod class, or remove them if counts are negative, without any check of capacity.
 
         Nodes are distinct.
         """

@@ -232,7 +232,7 @@ _MAX_NODE_TYPES: Final = 12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RefusalExplanation:
+class RefusalEvidence:
     """Explanation of a gang's refusal: the limiting constraint, missing amounts, and a change that helps.
 
     Args:
@@ -325,7 +325,7 @@ class RefusalExplainer:
             isolated = self._last_isolated = self._after.isolate_gang(gang)
         return isolated
 
-    def explain_gang_refusal(self, gang: int) -> RefusalExplanation:
+    def explain_gang_refusal(self, gang: int) -> RefusalEvidence:
         """Explain why a gang was refused, and find the smallest change that admits the gang."""
         isolated = self._isolate_gang(gang)
         residual = ResidualProblem(isolated.problem, self._budget)
@@ -388,13 +388,13 @@ class RefusalExplainer:
         residual: ResidualProblem,
         cause: RefusalCause,
         change: Relaxation | None,
-    ) -> RefusalExplanation:
+    ) -> RefusalEvidence:
         cause = _refine_cause(residual, cause)
         restored = isolated.to_whole_problem(change) if change is not None else None
         gap = residual.quota_shortages[0] if cause == RefusalCause.QUOTA else None
         # A queue limit refuses a gang whatever the nodes have: counting on all nodes would be for nothing.
         counts = residual.fit_counts if gap is None else None
-        return RefusalExplanation(
+        return RefusalEvidence(
             gang=isolated.gang,
             cause=cause,
             outbid=cause != RefusalCause.NOT_ALLOWED

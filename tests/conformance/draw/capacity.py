@@ -95,13 +95,13 @@ def resources(draw: Draw, drawn: Json) -> None:
 
 
 def _strategy(draw: Draw, drawn: Json) -> None:
-    kind = draw.choice(("LeastAllocated", "MostAllocated", "RequestedToCapacityRatioParameters"))
+    kind = draw.choice(("LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"))
     names = draw.sample(sorted(_AMOUNTS), draw.randint(1, 4))
     strategy: Json = {
         "type": kind,
         "resources": [{"name": name, "weight": draw.choice((1, 1, 2, 5, 100))} for name in names],
     }
-    if kind == "RequestedToCapacityRatioParameters":
+    if kind == "RequestedToCapacityRatio":
         points = sorted(draw.sample(range(0, 101, 5), draw.randint(1, 4)))
         shape = [{"utilization": point, "score": draw.randint(0, 10)} for point in points]
         strategy["requestedToCapacityRatio"] = {"shape": shape}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from batchsched.api.core.device import ResourceClaim, ResourceClaimConsumerReference
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision
-from batchsched.api.pod_devices import PodDevices, PodDevicesFromEarlierSession
+from batchsched.api.pod_devices import PodDevices, ReservedPodDevices
 from batchsched.api.snapshot import Snapshot
 from batchsched.session.explanation.explain import explain_refusals
 from batchsched.session.explanation.verification import DecidedInput
@@ -226,9 +226,7 @@ def test_a_gang_whose_group_claim_is_not_reserved_for_all_pods_yet_is_evicted_as
     (own,) = low.resource_claims
     # The second pod is still being bound: the API server does not show its reservation.
     low = replace(low, resource_claims=(with_allocation(own, "n0", ["gpu-0", "gpu-1"], low.pods[0]),))
-    reserved = PodDevicesFromEarlierSession(
-        "team/low-1", PodDevices((), (own.key,), uid=low.pods[1].metadata.uid)
-    )
+    reserved = ReservedPodDevices("team/low-1", PodDevices((), (own.key,), uid=low.pods[1].metadata.uid))
     state = replace(with_devices(1, 2, low, waiting("high", 1)), pod_devices=(reserved,))
     assert set(evicted(schedule(state))) == {"low-0", "low-1"}
 

@@ -26,7 +26,7 @@ from batchsched.solver.relaxation.changes import (
     RelaxedLevel,
     apply_change,
 )
-from batchsched.solver.relaxation.explain import RefusalExplainer, RefusalExplanation
+from batchsched.solver.relaxation.explain import RefusalEvidence, RefusalExplainer
 from batchsched.solver.relaxation.search import RefusalCause
 from tests.solver.instances import one_gang, problem_of, problems
 
@@ -42,13 +42,13 @@ def explain(
     solution: Solution,
     gang: int,
     wider: Sequence[int] | None = None,
-) -> RefusalExplanation:
+) -> RefusalEvidence:
     """By default, every level has the next wider one before it."""
     wider = range(-1, len(problem.nodes.levels) - 1) if wider is None else wider
     return RefusalExplainer(problem, solution, wider).explain_gang_refusal(gang)
 
 
-def evidence(problem: Problem, gang: int) -> RefusalExplanation:
+def evidence(problem: Problem, gang: int) -> RefusalEvidence:
     solution = solve(problem)
     assert not solution.taken[gang]
     return explain(problem, solution, gang)
