@@ -19,10 +19,10 @@ UID_PREFIX_OF_NEW_PODS = "supposed-"
 
 
 def with_template_claims_of_hypothetical_pods(snapshot: Snapshot) -> Snapshot:
-    """Return the Snapshot with the missing ResourceClaims of its hypothetical pods, created from their templates.
-
     """Return the Snapshot with the missing ResourceClaims of hypothetical pods, created from their templates.
-    resourceclaim controller creates the claims. A pod of a cluster that lacks a claim waits for it.
+
+    Hypothetical pods are pending pods that do not exist in a cluster, but for example only in a manifest. In a
+    cluster, the resourceclaim controller creates the claims. A pod of a cluster that lacks a claim waits for it.
     """
     new_pods = [
         pod for pod in snapshot.pods if not pod.node and pod.spec.resource_claims and is_hypothetical_pod(pod)
