@@ -14,7 +14,7 @@ from batchsched.api.core.metadata import ObjectMeta, OwnerReference
 from batchsched.api.core.pod import Pod, PodResourceClaimStatus
 from batchsched.api.snapshot import Snapshot
 
-UID_PREFIX_OF_NEW_PODS = "supposed-"
+UID_PREFIX_OF_HYPOTHETICAL_OBJECTS = "supposed-"
 """Prefix of the UIDs of pods that no API server has created, such as the pods of a Job in a file."""
 
 
@@ -24,11 +24,13 @@ def with_template_claims_of_hypothetical_pods(snapshot: Snapshot) -> Snapshot:
     Hypothetical pods are pending pods that do not exist in a cluster, but for example only in a manifest. In a
     cluster, the resourceclaim controller creates the claims. A pod of a cluster that lacks a claim waits for it.
     """
-    new_pods = [
+    hypothetical_pods = [
         pod for pod in snapshot.pods if not pod.node and pod.spec.resource_claims and is_hypothetical_pod(pod)
     ]
     existing = (claim.key for claim in snapshot.resource_claims)
-    pods, claims = create_claims_from_templates(new_pods, snapshot.resource_claim_templates, existing)
+    pods, claims = create_claims_from_templates(
+        hypothetical_pods, snapshot.resource_claim_templates, existing
+    )
     if not claims:
         return snapshot
     by_key = {pod.key: pod for pod in pods}
@@ -41,7 +43,7 @@ def with_template_claims_of_hypothetical_pods(snapshot: Snapshot) -> Snapshot:
 
 def is_hypothetical_pod(pod: Pod) -> bool:
     """Return whether a pod does not exist in a cluster: it has no UID, or a UID that batchsched made up."""
-    return not pod.metadata.uid or pod.metadata.uid.startswith(UID_PREFIX_OF_NEW_PODS)
+    return not pod.metadata.uid or pod.metadata.uid.startswith(UID_PREFIX_OF_HYPOTHETICAL_OBJECTS)
 
 
 def create_claims_from_templates(

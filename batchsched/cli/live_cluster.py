@@ -47,7 +47,7 @@ async def create_scheduler_from_live_cluster(access: LiveClusterOptions, profile
     from batchsched.kube.clock import SystemClock
     from batchsched.kube.connection import Connection
     from batchsched.kube.credentials import CredentialsReader
-    from batchsched.scheduler.what_if_cluster import create_scheduler_from_cluster
+    from batchsched.scheduler.live_snapshot import create_scheduler_from_cluster
 
     clock = SystemClock()
     grouping = pod_grouper_settings(access.config)

@@ -188,7 +188,7 @@ def decide_what_if_sessions(
 
 def _decide_live(service: "SchedulerApp", settings: SessionSettings, seed: int) -> DecidedSession:
     """Decide a session over the objects that were listed from a live cluster."""
-    from batchsched.scheduler.what_if_cluster import snapshot_of_cluster
+    from batchsched.scheduler.live_snapshot import snapshot_of_cluster
 
     with closing(Stopwatch()) as stopwatch:
         return _decide(snapshot_of_cluster(service), settings, seed, stopwatch)

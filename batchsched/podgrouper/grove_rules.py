@@ -10,10 +10,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from batchsched.api.crd.podgroup import MOST_SUBGROUPS
+from batchsched.api.template_claims import UID_PREFIX_OF_HYPOTHETICAL_OBJECTS
 from batchsched.errors import InvalidInput
 from batchsched.podgrouper.shape import (
-    AdditionalGangShape,
     ColocatedParts,
+    GangVariant,
     Manifest,
     OwnerGangShape,
     OwnerPart,
@@ -39,7 +40,7 @@ OPERATOR: Final = "grove-operator"
 def pod_clique_set_gang_shape(manifest: Manifest) -> OwnerGangShape | None:
     """Return how the pods of a PodCliqueSet, a kind of workload of Grove, form gangs.
 
-    Each scaling group has an `AdditionalGangShape` for its replicas that are gangs of their own.
+    Each scaling group has a `GangVariant` for its replicas that are gangs of their own.
 
     The result is None if the PodCliqueSet has no cliques.
     """
@@ -49,7 +50,7 @@ def pod_clique_set_gang_shape(manifest: Manifest) -> OwnerGangShape | None:
     scaled = {name for group in scaling_groups for name in _clique_names(group)}
     parts = [_part(clique, name) for name, clique in cliques.items() if name not in scaled]
     groups: list[ColocatedParts] = []
-    variants: dict[str, AdditionalGangShape] = {}
+    variants: dict[str, GangVariant] = {}
     spec_fields: dict[str, Any] = {}
     if text_or_empty(template.get("priorityClassName")):
         spec_fields["priorityClassName"] = template["priorityClassName"]
@@ -70,7 +71,7 @@ def pod_clique_set_gang_shape(manifest: Manifest) -> OwnerGangShape | None:
             parts += [_part(clique, f"{prefix}-{name}", parent) for name, clique in members]
         further = {**spec_fields, "topology": constraint} if constraint else spec_fields
         further_parts = tuple(_part(clique, name) for name, clique in members)
-        variants[group_name] = AdditionalGangShape(further_parts, _with_single_part(further, further_parts))
+        variants[group_name] = GangVariant(further_parts, _with_single_part(further, further_parts))
     if not parts:
         return None
     spec_fields = _with_single_part(spec_fields, parts, groups)
@@ -208,24 +209,11 @@ def pod_clique_set_child_manifests(manifest: Manifest, _: object = ()) -> list[d
 
 
 def _pods(part: OwnerPart, clique: str, labels: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    meta = mapping_or_empty(part.template.get("metadata"))
-    for number in range(part.pods):
-        yield {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {
-                "name": f"{clique}-{number}",
-                "labels": {**mapping_or_empty(meta.get("labels")), **labels, POD_CLIQUE: clique},
-                "annotations": dict(mapping_or_empty(meta.get("annotations"))),
-                "ownerReferences": [
-                    {
-                        "apiVersion": "grove.io/v1alpha1",
-                        "kind": "PodClique",
-                        "name": clique,
-                        "uid": f"supposed-PodClique-{clique}",
-                        "controller": True,
-                    }
-                ],
-            },
-            "spec": dict(mapping_or_empty(part.template.get("spec"))),
-        }
+    owner = {
+        "apiVersion": "grove.io/v1alpha1",
+        "kind": "PodClique",
+        "name": clique,
+        "uid": f"{UID_PREFIX_OF_HYPOTHETICAL_OBJECTS}PodClique-{clique}",
+        "controller": True,
+    }
+    return part.create_pods(clique, {**labels, POD_CLIQUE: clique}, owner)

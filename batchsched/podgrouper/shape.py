@@ -5,7 +5,7 @@ of other projects. A field with an unexpected type counts as missing.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -54,6 +54,29 @@ class OwnerPart:
         """The annotations in the pod template of this part of the owner."""
         return mapping_or_empty(mapping_or_empty(self.template.get("metadata")).get("annotations"))
 
+    def create_pods(
+        self, name_prefix: str, labels: Mapping[str, str], owner: Mapping[str, Any]
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the pods that a controller would create for this part, as manifests without a namespace.
+
+        Args:
+          name_prefix: the prefix of the pods' names, before their number.
+          labels: labels in addition to those of the pod template.
+          owner: the reference to the owner of the pods.
+        """
+        for number in range(self.pods):
+            yield {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {
+                    "name": f"{name_prefix}-{number}",
+                    "labels": {**self.template_labels, **labels},
+                    "annotations": dict(self.template_annotations),
+                    "ownerReferences": [owner],
+                },
+                "spec": dict(mapping_or_empty(self.template.get("spec"))),
+            }
+
 
 @dataclass(frozen=True, slots=True)
 class ColocatedParts:
@@ -69,7 +92,7 @@ class ColocatedParts:
 
 
 @dataclass(frozen=True, slots=True)
-class AdditionalGangShape:
+class GangVariant:
     """An additional gang of an owner, with parts that differ from the parts of the owner's first gang.
 
     In Grove, the replicas of a scaling group beyond its minimum form such gangs.
@@ -104,7 +127,7 @@ class OwnerGangShape:
     gang_label: str = ""
     spec_fields: Manifest = field(default_factory=dict)
     groups: tuple[ColocatedParts, ...] = ()
-    variants: Mapping[str, AdditionalGangShape] = field(default_factory=dict)
+    variants: Mapping[str, GangVariant] = field(default_factory=dict)
     is_optional: bool = False
     most_member: int | None = None
     problem: str = ""

@@ -39,7 +39,8 @@ from batchsched.record.cluster_files import SessionSettings
 from batchsched.record.dump import ClusterDump
 from batchsched.runner.event_handlers import read_identity
 from batchsched.scheduler.app import SchedulerApp
-from batchsched.scheduler.what_if_cluster import WhatIfCluster, addition_sort_key, list_set_aside_objects
+from batchsched.scheduler.live_snapshot import list_set_aside_objects
+from batchsched.scheduler.what_if_cluster import WhatIfCluster, addition_sort_key
 
 
 @dataclass(slots=True)

@@ -1,14 +1,11 @@
-"""Lists a live cluster once, for drift checks, explanations and what-if sessions.
+"""A copy of a cluster in memory, to which a what-if session adds the objects in files as if they were new.
 
-A what-if question adds objects in files to the listed state as if they were new. Nothing is written. An owner of pods,
-such as a Job or a PyTorchJob, adds the pods that its controller would create. They are grouped into gangs by the same
-rules as in a live cluster.
+Nothing is written. An owner of pods, such as a Job or a PyTorchJob, adds the pods that its controller would create.
+They are grouped into gangs by the same rules as in a live cluster.
 """
 
-import asyncio
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,14 +14,10 @@ import msgspec
 from batchsched.api.core.metadata import format_timestamp
 from batchsched.api.core.pod import Pod
 from batchsched.api.crd.podgroup import PodGroup
-from batchsched.api.decision import SetAside
 from batchsched.api.gang import gang_key_of_pod
-from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME, ObjectKind, Snapshot, api_group
-from batchsched.api.template_claims import UID_PREFIX_OF_NEW_PODS, with_template_claims_of_hypothetical_pods
-from batchsched.config.schema import PodGrouperSettings, Profile
-from batchsched.errors import ApiError, CommandError, InvalidInput
-from batchsched.kube.connection import Connection
-from batchsched.kube.reflector import Reflector
+from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME, ObjectKind, api_group
+from batchsched.api.template_claims import UID_PREFIX_OF_HYPOTHETICAL_OBJECTS
+from batchsched.errors import CommandError, InvalidInput
 from batchsched.manifests.documents import Document, format_kind_and_name, split_documents
 from batchsched.manifests.reader import find_manifest_files
 from batchsched.manifests.unknown_fields import unknown_field_warnings
@@ -41,79 +34,7 @@ from batchsched.podgrouper.shape import (
     text_or_empty,
 )
 from batchsched.podgrouper.training_rules import TRAINING_RUNTIMES
-from batchsched.ports.cluster import Clock
 from batchsched.scheduler.app import SchedulerApp
-
-LIST_TIMEOUT_SECONDS = 120.0
-"""Maximum seconds for listing the whole cluster."""
-MAX_LIST_FAILURES = 2
-"""Number of failed list requests after which a kind is given up."""
-CHECK_SECONDS = 0.02
-"""Seconds between two checks whether all lists are complete."""
-
-
-async def create_scheduler_from_cluster(
-    connection: Connection, clock: Clock, profiles: Sequence[Profile], grouping: PodGrouperSettings
-) -> SchedulerApp:
-    """List all objects of a live cluster once, and return a scheduler that has them as its cluster state.
-
-    Nothing is watched or written after that.
-
-    Raises:
-      Unreachable: The API server does not answer.
-      CommandError: The API server refuses a list, or the lists take too long.
-    """
-    # This request reports an unreachable server once instead of once for each kind. A client that may not read the
-    # version may still be allowed to list.
-    with contextlib.suppress(ApiError):
-        await connection.request("GET", "/version")
-    service = SchedulerApp(connection, clock, profiles, grouping=grouping)
-    following = asyncio.create_task(service.follow_cluster(), name="look")
-    try:
-        async with asyncio.timeout(LIST_TIMEOUT_SECONDS):
-            while missing := [reflector for reflector in service.reflectors if not reflector.synced.is_set()]:
-                needed = [
-                    reflector for reflector in missing if reflector.is_required
-                ]  # the rest is given up by itself
-                # A refused permission does not come back within seconds, so do not wait for it until the timeout.
-                if needed and all(reflector.failures >= MAX_LIST_FAILURES for reflector in needed):
-                    raise CommandError(f"the cluster does not list {_names(needed)}")
-                await clock.sleep(CHECK_SECONDS)
-    except TimeoutError as error:
-        raise CommandError(
-            f"the cluster did not list {_names(missing)} within {LIST_TIMEOUT_SECONDS:g} s"
-        ) from error
-    finally:
-        following.cancel()
-        await asyncio.wait([following])
-    return service
-
-
-def _names(reflectors: Sequence[Reflector]) -> str:
-    return ", ".join(sorted({reflector.resource.plural for reflector in reflectors}))
-
-
-def list_set_aside_objects(service: SchedulerApp, file: str = "") -> tuple[SetAside, ...]:
-    """Return all objects that a scheduler ignores because they are invalid, ordered by kind and name.
-
-    Args:
-      service: The scheduler.
-      file: The file from which its objects were read; "" for those of a live cluster.
-    """
-    # Two reflectors read StatefulSets, and may report the same problem.
-    return tuple(
-        dict.fromkeys(
-            msgspec.structs.replace(reflector.set_aside_objects[key].why, file=file)
-            for reflector in service.reflectors
-            for key in sorted(reflector.set_aside_objects)
-        )
-    )
-
-
-def snapshot_of_cluster(service: SchedulerApp) -> Snapshot:
-    """Return the listed cluster, including the objects that were added to it, as the input of a session."""
-    snapshot = with_template_claims_of_hypothetical_pods(service.cache.snapshot())
-    return replace(snapshot, set_aside=(*snapshot.set_aside, *list_set_aside_objects(service)))
 
 
 @dataclass(slots=True)
@@ -301,7 +222,8 @@ class WhatIfCluster:
                     for part_of_name in (meta["name"], *gang_labels.values(), part.name)
                     if part_of_name
                 )
-                for pod in _pods(part, prefix, meta["namespace"], labels, owner):
+                for pod in part.create_pods(prefix, labels, owner):
+                    pod["metadata"]["namespace"] = meta["namespace"]
                     self._put_object(KIND_BY_GROUP_AND_NAME["", "Pod"], pod, file)
 
     def _born(self, manifest: dict[str, Any], *, namespaced: bool) -> dict[str, Any]:
@@ -313,7 +235,8 @@ class WhatIfCluster:
         if namespaced:
             meta.setdefault("namespace", self.namespace)
         meta["uid"] = (
-            f"{UID_PREFIX_OF_NEW_PODS}{text_or_empty(manifest.get('kind'))}-{meta.get('namespace', '')}-{meta['name']}"
+            f"{UID_PREFIX_OF_HYPOTHETICAL_OBJECTS}{text_or_empty(manifest.get('kind'))}"
+            f"-{meta.get('namespace', '')}-{meta['name']}"
         )
         meta["creationTimestamp"] = format_timestamp(self.now)
         manifest["metadata"] = meta
@@ -341,26 +264,6 @@ class WhatIfCluster:
 def _gang_count(shape: OwnerGangShape, manifest: Mapping[str, Any]) -> int:
     """Return the number of gangs of an owner with a controller that creates pods of this shape."""
     return pod_count_or_default(spec_of(manifest).get("replicas"), 1) if shape.gang_label else 1
-
-
-def _pods(
-    part: OwnerPart, prefix: str, namespace: str, labels: Mapping[str, str], owner: Mapping[str, Any]
-) -> Iterator[dict[str, Any]]:
-    """Yield the pods that a controller would create for one part of an owner."""
-    template_meta = mapping_or_empty(part.template.get("metadata"))
-    for number in range(part.pods):
-        yield {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {
-                "name": f"{prefix}-{number}",
-                "namespace": namespace,
-                "labels": {**part.template_labels, **labels},
-                "annotations": mapping_or_empty(template_meta.get("annotations")),
-                "ownerReferences": [owner],
-            },
-            "spec": dict(mapping_or_empty(part.template.get("spec"))),
-        }
 
 
 _POD_COUNTS: Final = ("parallelism", "completions", "replicas")

@@ -17,7 +17,7 @@ from batchsched.kube.clock import SystemClock
 from batchsched.observability.activity_recorder import ActivityRecorder
 from batchsched.observability.collector import MetricsCollector
 from batchsched.scheduler.app import SchedulerApp
-from batchsched.scheduler.what_if_cluster import list_set_aside_objects
+from batchsched.scheduler.live_snapshot import list_set_aside_objects
 from batchsched.session.session import decide
 from tests.controlplane.objects import custom, node, pod
 from tests.podgrouper.owners import API, job, jobset, owner, reference, replicated

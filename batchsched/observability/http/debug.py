@@ -14,7 +14,7 @@ from aiohttp import web
 from batchsched.observability.activity_recorder import SessionHistory
 from batchsched.observability.logs import log_info, set_verbosity
 from batchsched.scheduler.app import SchedulerApp
-from batchsched.scheduler.what_if_cluster import create_scheduler_from_cluster
+from batchsched.scheduler.live_snapshot import create_scheduler_from_cluster
 from batchsched.scheduling_queue.entity import Entity
 from batchsched.state.debugger import OVERDUE_SECONDS, compare_snapshots, dump_state
 
