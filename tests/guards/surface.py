@@ -16,7 +16,7 @@ from dataclasses import fields
 from enum import Enum
 from io import StringIO
 from pathlib import Path
-from typing import Any, Final, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 import typer
 import yaml
@@ -308,6 +308,29 @@ def _arguments(model: Any) -> Iterator[str]:
             else f"= {_default(field.get_default(call_default_factory=True))}"
         )
         yield f"  {field.alias or to_camel(name)} {default}{f' [{ranges}]' if ranges else ''}"
+    if model is not None:
+        yield from _permitted_values(model)
+
+
+def _permitted_values(model: type[BaseModel], path: str = "") -> Iterator[str]:
+    """State the values of each argument that permits only some, also inside of other arguments."""
+    for name, field in sorted(model.model_fields.items()):
+        argument = f"{path}{field.alias or to_camel(name)}"
+        for part in _parts_of(field.annotation):
+            if get_origin(part) is Literal:
+                yield f"  {argument} in {', '.join(map(json.dumps, get_args(part)))}"
+            elif inspect.isclass(part) and issubclass(part, Enum):
+                yield f"  {argument} in {', '.join(json.dumps(value.value) for value in part)}"
+            elif inspect.isclass(part) and issubclass(part, BaseModel) and part is not model:
+                yield from _permitted_values(part, f"{argument}.")
+
+
+def _parts_of(annotation: Any) -> Iterator[Any]:
+    """Yield an annotation and the types in it, such as those of a union or of the items of a list."""
+    yield annotation
+    if get_origin(annotation) is not Literal:
+        for part in get_args(annotation):
+            yield from _parts_of(part)
 
 
 def _default(value: Any) -> str:
