@@ -10,7 +10,7 @@ class ReservedClaimDevices(msgspec.Struct, frozen=True, gc=False):
 
     Args:
       claim: `namespace/name` of the claim. The claim for extended resources does not exist yet: its key is the one that
-        `extended_claim_key` returns.
+        `extended_resource_claim_key` returns.
       allocation: the devices.
     """
 

@@ -89,31 +89,31 @@ class ResultsServerOptions:
         return self_signed_tls_context(self.address, time.time())
 
 
-def serve(folder: Path, address: ResultsServerOptions) -> None:
+def serve(folder: Path, options: ResultsServerOptions) -> None:
     """Serve a folder of the lab's results over HTTP until Ctrl-C or SIGTERM.
 
     Raises:
       InvalidInput: the folder contains no results.
       CommandError: another process uses the port, or the token or the certificate cannot be used.
     """
-    guard, tls = address.access_control(), address.tls_context()
+    guard, tls = options.access_control(), options.tls_context()
     from batchsched.lab.result_pages import ResultPages
 
     pages = ResultPages(folder)
     pages.runs_html()  # fails now if the folder is wrong, instead of at the first request
-    asyncio.run(_serve(LabResultHandlers(pages), guard, address, tls))
+    asyncio.run(_serve(LabResultHandlers(pages), guard, options, tls))
 
 
 async def _serve(
     results: LabResultHandlers,
     guard: StaticTokenAccess,
-    address: ResultsServerOptions,
+    options: ResultsServerOptions,
     tls: ssl.SSLContext | None,
 ) -> None:
     leave = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, leave.set)
-    server = HttpServer(guard, results.http_routes(), address.address, address.port, tls)
+    server = HttpServer(guard, results.http_routes(), options.address, options.port, tls)
     await server.start()
     try:
         print(f"serving on {server.url}/ until Ctrl-C", file=sys.stderr, flush=True)

@@ -339,21 +339,21 @@ class SimulationPlan:
         from batchsched.lab.scenario import ClusterSpec
         from batchsched.lab.scenario_checks import indistinct_policy_warnings
 
-        profiles = parse_compared_policies(self.policies, self.base, self.changes)
+        compared = parse_compared_policies(self.policies, self.base, self.changes)
         if self.policies:
-            _check_policies(profiles)
-        print_warnings([f"warning: {line}" for line in indistinct_policy_warnings(profiles)])
+            _check_policies(compared)
+        print_warnings([f"warning: {line}" for line in indistinct_policy_warnings(compared)])
         runs = [
             PlannedRun(
                 workload=workload,
-                policy=named.name,
+                policy=policy.name,
                 cluster=self.cluster or ClusterSpec(),
-                profile=named.profile,
+                profile=policy.profile,
                 seed=self.seed,
                 interval=self.interval,
                 prepared=self.prepared,
             )
-            for named in profiles
+            for policy in compared
             for workload in self.workloads
         ]
         count = len(self.workloads)
@@ -396,7 +396,7 @@ def _outcome(run: "PlannedRun", drawn: str | None) -> "RunOutcome":
 def parse_compared_policies(
     policies: Sequence[str], base: Profile, changes: Mapping[str, Any]
 ) -> "tuple[ComparedPolicy, ...]":
-    """Return the profile to simulate for each policy that the command line names.
+    """Return the policies to simulate that the command line names, each with its whole profile.
 
     Args:
       policies: names, with optional arguments: `headroom:share=0.25,patience=3`. Empty: the profile's own policy.
@@ -421,7 +421,7 @@ def parse_compared_policies(
     return tuple(made)
 
 
-def _check_policies(profiles: "Sequence[ComparedPolicy]") -> None:
+def _check_policies(policies: "Sequence[ComparedPolicy]") -> None:
     """Check that the policies exist and accept their arguments.
 
     Raises:
@@ -430,7 +430,7 @@ def _check_policies(profiles: "Sequence[ComparedPolicy]") -> None:
     from batchsched.lab.scenario_checks import check_gang_orders
 
     try:
-        check_gang_orders(profiles)
+        check_gang_orders(policies)
     except InvalidInput as error:
         raise typer.BadParameter(str(error).removeprefix("policy.name: "), param_hint="--policy") from error
 

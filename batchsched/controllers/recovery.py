@@ -338,11 +338,13 @@ class RefusedGangClaimController:
 
         pending = frozenset(pod.metadata.uid for pod in pods)
         for claim in self._held_claims(pods):
-            if _extended_claim_owner(claim) in pending:
+            if _owner_of_extended_resource_claim(claim) in pending:
                 deletion = ExtendedResourceClaimRelease(
-                    claim.metadata.namespace, claim.name, _extended_claim_owner(claim)
+                    claim.metadata.namespace, claim.name, _owner_of_extended_resource_claim(claim)
                 )
-                self._start(claim, self._writer.delete_extended_claim(deletion, has_no_binding_in_flight))
+                self._start(
+                    claim, self._writer.delete_extended_resource_claim(deletion, has_no_binding_in_flight)
+                )
                 continue
             consumers = frozenset(consumer.uid for consumer in claim.status.reserved_for or ())
             release = ResourceClaimRelease(
@@ -364,7 +366,7 @@ class RefusedGangClaimController:
             if (
                 claim.status.allocation is not None
                 or claim.status.reserved_for
-                or _extended_claim_owner(claim)
+                or _owner_of_extended_resource_claim(claim)
             ):
                 yield claim
 
@@ -395,7 +397,7 @@ def _claim_keys(pod: Pod) -> Iterator[str]:
     return iter((*pod.resource_claim_keys, f"{pod.namespace}/{extended_resource_claim_name(pod)}"))
 
 
-def _extended_claim_owner(claim: ResourceClaim) -> str:
+def _owner_of_extended_resource_claim(claim: ResourceClaim) -> str:
     """Return the UID of the pod for which a claim for extended resources was created, "" for other claims."""
     pod = claim.extended_resource_pod_name_and_uid
     return pod[1] if pod is not None else ""

@@ -140,7 +140,7 @@ class DeviceLedger:
             if claim.status.allocation is not None:
                 self._count(claim.status.allocation, 1)
         for reservation in reserved:
-            self.assume(reservation.pod, reservation.devices)
+            self.reserve(reservation.pod, reservation.devices)
 
     def use_of(self, device: DeviceKey) -> DeviceUse:
         """Return the present use of a device."""
@@ -190,7 +190,7 @@ class DeviceLedger:
             devices = self.devices_reserved_for_pod(pod.key, pod.metadata.uid)
             if devices is not None:
                 excerpt.claims.update({key: self.claims[key] for key in devices.claims if key in self.claims})
-                excerpt.assume(pod.key, devices)
+                excerpt.reserve(pod.key, devices)
         return excerpt
 
     @property
@@ -223,7 +223,7 @@ class DeviceLedger:
             self._pods_of_claim[claim].discard(pod)
             self._pods_of_claim[claim].add(holder)
 
-    def assume(self, pod: str, devices: PodDevices) -> None:
+    def reserve(self, pod: str, devices: PodDevices) -> None:
         """Reserve devices for the pod `namespace/name`; they count as used from now on."""
         self._keep_apart(pod, devices.uid)
         self._by_pod[pod] = devices
@@ -256,11 +256,11 @@ class DeviceLedger:
 
     def find_extended_resource_claim(self, pod: Pod) -> ResourceClaim | None:
         """Return the ResourceClaim for extended resources that an earlier attempt to bind the pod created."""
-        key = self._extended_claims.get((pod.metadata.name, pod.metadata.uid))
+        key = self._extended_resource_claims.get((pod.metadata.name, pod.metadata.uid))
         return self.claims[key] if key is not None else None
 
     @cached_property
-    def _extended_claims(self) -> dict[tuple[str, str], str]:
+    def _extended_resource_claims(self) -> dict[tuple[str, str], str]:
         """The claims for extended resources by name and UID of their pod, so that no pod searches all claims."""
         return {
             pod: key
@@ -282,7 +282,7 @@ class DeviceLedger:
         Returns:
           Whether the use of a device changed. It does not if a claim got the devices that pods had reserved for it.
         """
-        for index in ("_claims_of_consumer", "_extended_claims"):
+        for index in ("_claims_of_consumer", "_extended_resource_claims"):
             self.__dict__.pop(index, None)
         change_count = self.change_count
         for claim in changed:
@@ -379,7 +379,7 @@ class DeviceLedger:
         devices = self._withdrawn.pop(pod.key, None)
         if devices is not None:
             self._reinstate_claims(devices.claims)
-            self.assume(pod.key, devices)
+            self.reserve(pod.key, devices)
 
     def simulate_deletion_of_pod_uid(self, uid: str) -> None:
         """Count devices as free if their ResourceClaims are reserved only for the pod with this UID."""
@@ -498,7 +498,7 @@ class DeviceLedger:
         """
         for pod, devices in before._own_reservations():
             if self._is_needed(pod, devices, is_reserved, is_bound):
-                self.assume(pod, devices)
+                self.reserve(pod, devices)
 
     def copy_devices_reserved_by_other_profiles(
         self,
@@ -526,7 +526,7 @@ class DeviceLedger:
                 self.release_reserved_devices(pod)
         for pod, devices in reserved.items():
             if before.get(pod) is not devices:
-                self.assume(pod, devices)
+                self.reserve(pod, devices)
 
     def _own_reservations(self) -> Iterator[tuple[str, PodDevices]]:
         return (

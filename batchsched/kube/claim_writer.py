@@ -87,7 +87,7 @@ class ResourceClaimWriter:
             lambda: self._try_to_reserve(reservation),
         )
 
-    async def reserve_extended_claim(self, reservation: ExtendedResourceClaimReservation) -> None:
+    async def reserve_extended_resource_claim(self, reservation: ExtendedResourceClaimReservation) -> None:
         """Create, allocate and reserve a ResourceClaim for the extended resources of a pod.
 
         The status of the pod then names the ResourceClaim.
@@ -102,7 +102,7 @@ class ResourceClaimWriter:
             lambda: self._try_to_reserve_extended(reservation),
         )
 
-    async def delete_extended_claim(
+    async def delete_extended_resource_claim(
         self,
         deletion: ExtendedResourceClaimRelease,
         is_wanted: Callable[[], bool] = claim_release_is_always_needed,

@@ -279,7 +279,7 @@ class GangAssigningPodStore:
         """Return the template of the PodGroups of an owner, with fields from the owners above it."""
         inherited: dict[str, Any] = {}
         for _, above in reversed(tuple(self.owners.owner_and_ancestors(owner.ref))[1:]):
-            inherited |= above.needs.stated_fields if above is not None else {}
+            inherited |= above.gang_settings.stated_fields if above is not None else {}
         return self.owners.pod_group_template_of(owner, inherited)
 
     def _reassign(self, owner: Owner) -> None:
@@ -320,7 +320,7 @@ def _gang_of(pod: Pod, chain: OwnerChain, owners: Owners) -> PodGang | None:
             name, marks = ref.pod_group_name(index), owner.kind.read_membership
             variant, sub_group = marks(pod.labels) if marks is not None else ("", "")
             return PodGang(ref, name, index, owner, template, variant, sub_group)
-        inherited |= owner.needs.stated_fields
+        inherited |= owner.gang_settings.stated_fields
     return None
 
 
@@ -328,7 +328,7 @@ def _is_derived(name: str, pod: Pod, ref: OwnerReferenceKey, owner: Owner | None
     """Return whether `name`, the PodGroup in a pod's label, was derived from this owner."""
     if name == ref.pod_group_name():
         return True
-    shape = owner.needs.shape if owner is not None else None
+    shape = owner.gang_settings.shape if owner is not None else None
     label = shape.gang_label if shape is not None else ""
     return bool(label) and name == ref.pod_group_name(pod.labels.get(label, ""))
 
@@ -337,7 +337,7 @@ def _labels(pod: Pod, gang: PodGang | None, chain: OwnerChain) -> dict[str, str 
     """Return the labels that a pod gets from its gang and its owners; the value None removes a label."""
     if gang is None:
         labels: dict[str, str | None] = {POD_GROUP_LABEL: None} if pod.metadata.label(POD_GROUP_LABEL) else {}
-        queues = (owner.needs.stated_fields.get("queue") for _, owner in chain if owner is not None)
+        queues = (owner.gang_settings.stated_fields.get("queue") for _, owner in chain if owner is not None)
         queue = next(filter(None, queues), "")
         return labels | ({QUEUE_LABEL: queue} if queue and not pod.metadata.label(QUEUE_LABEL) else {})
     labels = {POD_GROUP_LABEL: gang.name}

@@ -87,7 +87,7 @@ class Owner:
       kind: its kind.
       created: the creationTimestamp.
       above: the reference to its own controller; None if it has no controller.
-      needs: what determines the PodGroups of its pods.
+      gang_settings: what determines the PodGroups of its pods.
       grouping: the template of its PodGroups, without fields from owners above it; None if its pods form no gang.
     """
 
@@ -95,7 +95,7 @@ class Owner:
     kind: OwnerKind
     created: str | None
     above: OwnerReferenceKey | None
-    needs: OwnerGangSettings
+    gang_settings: OwnerGangSettings
     grouping: PodGroupTemplate | None
 
     @property
@@ -106,8 +106,8 @@ class Owner:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Sentences about labels, annotations and fields of the owner that are invalid or have no effect."""
-        problem = self.grouping.problem if self.grouping is not None else self.needs.problem
-        return (*([problem] if problem else ()), *self.needs.warnings)
+        problem = self.grouping.problem if self.grouping is not None else self.gang_settings.problem
+        return (*([problem] if problem else ()), *self.gang_settings.warnings)
 
     def has_same_gangs(self, other: "Owner") -> bool:
         """Return whether another version of this owner divides its pods into the same gangs."""
@@ -115,12 +115,12 @@ class Owner:
         if self.above != other.above or (before is None) != (after is None):
             return False
         if before is None or after is None:
-            return self.needs == other.needs
+            return self.gang_settings == other.gang_settings
         return _labels_of(before) == _labels_of(after)
 
 
-def _labels_of(needs: PodGroupTemplate) -> tuple[tuple[str, ...], str]:
-    return needs.sub_group_labels, needs.gang_label
+def _labels_of(template: PodGroupTemplate) -> tuple[tuple[str, ...], str]:
+    return template.sub_group_labels, template.gang_label
 
 
 class _Head(msgspec.Struct, frozen=True):
@@ -137,9 +137,9 @@ def decode_owner(kind: OwnerKind, raw: bytes) -> Owner:
     manifest = msgspec.json.decode(raw)
     namespace = meta.namespace or "default"
     ref = OwnerReferenceKey(kind.group, kind.name, namespace, meta.name, meta.uid)
-    needs = read_owner_gang_settings(kind.rule, manifest)
-    template = needs.build_pod_group_template({})
-    return Owner(ref, kind, meta.creation_timestamp, controller_reference(meta), needs, template)
+    settings = read_owner_gang_settings(kind.rule, manifest)
+    template = settings.build_pod_group_template({})
+    return Owner(ref, kind, meta.creation_timestamp, controller_reference(meta), settings, template)
 
 
 def decode_owner_of_file(kind: OwnerKind, raw: bytes, file: str, title: str) -> Owner:
@@ -197,10 +197,10 @@ def read_spark_driver_as_owner(pod: Pod) -> Owner | None:
     shape: OwnerGangShape = spark_driver_gang_shape(pod)
     ref = OwnerReferenceKey("", "Pod", pod.namespace, pod.name, pod.metadata.uid)
     meta = {"labels": dict(pod.labels), "annotations": dict(pod.metadata.annotations or {})}
-    needs = read_owner_gang_settings(lambda _: shape, {"metadata": meta})
+    settings = read_owner_gang_settings(lambda _: shape, {"metadata": meta})
     above = controller_reference(pod.metadata)
     created = pod.metadata.creation_timestamp
-    return Owner(ref, POD_OWNER, created, above, needs, needs.build_pod_group_template({}))
+    return Owner(ref, POD_OWNER, created, above, settings, settings.build_pod_group_template({}))
 
 
 def controller_reference(meta: ObjectMeta) -> OwnerReferenceKey | None:
@@ -329,7 +329,7 @@ class Owners:
         # All pods of an owner ask for the same template.
         last = self._inherited.get(owner.ref.uid)
         if last is None or last[0] is not owner or last[1] != inherited:
-            last = owner, dict(inherited), owner.needs.build_pod_group_template(inherited)
+            last = owner, dict(inherited), owner.gang_settings.build_pod_group_template(inherited)
             self._inherited[owner.ref.uid] = last
         return last[2]
 

@@ -97,14 +97,14 @@ class ResourceClaimBinder(Protocol):
         """Reserve a ResourceClaim for a pod, and write its allocation if it has none yet."""
         ...
 
-    async def reserve_extended_claim(self, reservation: ExtendedResourceClaimReservation) -> None:
+    async def reserve_extended_resource_claim(self, reservation: ExtendedResourceClaimReservation) -> None:
         """Create, allocate and reserve a ResourceClaim for a pod's extended resources.
 
         Name the claim in the status of the pod.
         """
         ...
 
-    async def delete_extended_claim(self, deletion: ExtendedResourceClaimRelease) -> None:
+    async def delete_extended_resource_claim(self, deletion: ExtendedResourceClaimRelease) -> None:
         """Delete the ResourceClaim for the extended resources of a pod, if the claim still exists."""
         ...
 

@@ -94,7 +94,7 @@ class ProfileScheduler:
         self._leaving = leaving
         self._past = UsageHistory({}, profile.usage_half_life_seconds)
         self._changes = cache.subscribe()
-        self._window = SessionGangSelector(profile.session_window, profile.session_seconds)
+        self._gang_selector = SessionGangSelector(profile.session_window, profile.session_seconds)
         self._reserved_volumes_and_devices = ReservedVolumesAndDevices()
         self.can_allocate_devices: Callable[[], bool] = always_true
         """Returns whether the ResourceClaims of the cluster are known; if not, pods with claims are refused."""
@@ -158,7 +158,7 @@ class ProfileScheduler:
     @property
     def is_last_session_full(self) -> bool:
         """Whether the last session reached its maximum of gangs or pod specs, so that further gangs may be ready."""
-        return self._window.is_full
+        return self._gang_selector.is_full
 
     def sync_queue(self, now: float) -> None:
         """Apply the changes of the cluster to the scheduling queue; call this only between sessions."""
@@ -211,8 +211,10 @@ class ProfileScheduler:
           A function that decides the session, which may run in another thread; None if no gang takes part.
         """
         # Other gangs take part in the next session, while the gangs of this one are being bound.
-        self._window.resize(self.queue.active_namespaces())
-        self._window.select_gangs(self.queue, self._in_flight, now, self._scheduler.distinct_spec_numbers)
+        self._gang_selector.resize(self.queue.active_namespaces())
+        self._gang_selector.select_gangs(
+            self.queue, self._in_flight, now, self._scheduler.distinct_spec_numbers
+        )
         if self._in_flight:
             self._call_heads(now)
         if not self._in_flight and not self.held:
@@ -262,7 +264,9 @@ class ProfileScheduler:
             entity = self.queue.find_entity(identity)
             if entity is not None and identity not in self._in_flight:
                 self.queue.activate(tuple(entity.pods), now)
-        self._window.select_gangs(self.queue, self._in_flight, now, self._scheduler.distinct_spec_numbers)
+        self._gang_selector.select_gangs(
+            self.queue, self._in_flight, now, self._scheduler.distinct_spec_numbers
+        )
 
     def without_hung_plugins(self) -> "ProfileScheduler":
         """Return a new scheduler of the same profile in which the plugins that hung are disabled."""
@@ -330,7 +334,7 @@ class ProfileScheduler:
         # After a plugin hung, the decision is that of other tables: what it reserved there is not in those of this
         # scheduler, and the pods would be bound without their devices. The scheduler that replaces it decides again.
         placed = {} if self.runner.hung else _placed(decision, taking_part)
-        changed = BindCapacityCheck(
+        capacity_check = BindCapacityCheck(
             self._cache, self._current.unread_changes(), placed.values(), self.pipeline.ignores_resource
         )
         refused = {refused_gang.pod_group: refused_gang for refused_gang in decision.refusals}
@@ -339,7 +343,7 @@ class ProfileScheduler:
             if identity in self._waiting:
                 continue
             places = placed.get(identity, ())
-            overtaken = bool(places) and not self._assume(places, changed, now)
+            overtaken = bool(places) and not self._assume(places, capacity_check, now)
             if places and not overtaken:
                 placements.append(PlacedGang(entity, places))
             refusal = refused.get(gang_key(identity))
@@ -351,7 +355,7 @@ class ProfileScheduler:
             # The cluster changed, so the next session decides differently. A repetition waits for its backoff.
             if overtaken and entity.errors <= 1:
                 self.queue.activate([pod.key for pod, _ in places], now)
-        self._window.record_duration(seconds)
+        self._gang_selector.record_duration(seconds)
         self._in_flight = {}
         return placements
 
@@ -360,7 +364,7 @@ class ProfileScheduler:
 
         After repeated failures, the gang that causes them is alone in its session.
         """
-        self._window.halve_gangs_after_failure()
+        self._gang_selector.halve_gangs_after_failure()
         for entity in self._in_flight.values():
             if entity.place is QueueState.IN_FLIGHT:
                 self.queue.add_unschedulable(entity, (), now)
@@ -414,9 +418,9 @@ class ProfileScheduler:
         else:
             self.queue.add_unschedulable(entity, refused_by, now)
 
-    def _assume(self, places: Places, changed: BindCapacityCheck, now: float) -> bool:
+    def _assume(self, places: Places, capacity_check: BindCapacityCheck, now: float) -> bool:
         """Assume all pods of a gang and return True; if that fails, unreserve all and return False."""
-        full = changed.find_full_node(places)
+        full = capacity_check.find_full_node(places)
         if full is not None:
             self.dropped_placements += 1
             _LOG.info("%s is not bound: other pods have filled node %s meanwhile", places[0][0].key, full)
@@ -427,7 +431,7 @@ class ProfileScheduler:
             for pod, node in places:
                 unreserve_after_session(self.pipeline, pod, node, self.node_table)
             return False
-        changed.deduct_requests(places)
+        capacity_check.deduct_requests(places)
         return True
 
     def _assume_all(self, places: Places, now: float) -> bool:

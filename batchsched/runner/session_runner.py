@@ -138,9 +138,9 @@ class SessionRunner:
         self.answers = NO_ANSWERS
         """The recorded answers of the last session."""
         self._extenders = shared_extender_client() if profile.extenders else None
-        self._transcript = RecordingExtenderClient((), self._extenders)
-        self._call_counter = CountingPluginRunner(overdue) if self.has_external_plugins else None
-        self.outside = ExternalClients(self._transcript, self._call_counter, workers)
+        self._extender_client = RecordingExtenderClient((), self._extenders)
+        self._plugin_runner = CountingPluginRunner(overdue) if self.has_external_plugins else None
+        self.outside = ExternalClients(self._extender_client, self._plugin_runner, workers)
         """The external calls of the plugins of a scheduler that follows the cluster."""
 
     def without_hung_plugins(self) -> "SessionRunner":
@@ -156,12 +156,12 @@ class SessionRunner:
           follow: Decides the session with the scheduler that follows the cluster.
           session_input: The input of the session; required if external plugins are enabled.
         """
-        self._transcript.restart_recording()
-        if self._call_counter is None or session_input is None:
+        self._extender_client.restart_recording()
+        if self._plugin_runner is None or session_input is None:
             decision = follow()
         else:
             result = run_with_plugin_deadline(
-                follow, self._call_counter, self.profile.plugin_deadline_seconds
+                follow, self._plugin_runner, self.profile.plugin_deadline_seconds
             )
             if isinstance(result, ExceededDeadline):
                 # The call hangs again and is numbered again: the scheduler that follows the cluster counted other
@@ -171,16 +171,16 @@ class SessionRunner:
                     session_input.snapshot, session_input.now, session_input.seed
                 )
             decision = result
-        self.answers = ExternalAnswers(self._transcript.calls, self.overdue)
+        self.answers = ExternalAnswers(self._extender_client.calls, self.overdue)
         return decision
 
     def decide_from_snapshot(self, snapshot: Snapshot, now: float, seed: int) -> Decision:
         """Decide a session from a Snapshot; a plugin that exceeds its deadline is disabled."""
 
-        def attempt_decision(call_counter: CountingPluginRunner | None) -> Decision:
+        def attempt_decision(plugin_runner: CountingPluginRunner | None) -> Decision:
             # After a plugin hung, the recorded answers of extenders are used again.
-            self._transcript.restart_recording(self._transcript.calls)
-            outside = ExternalClients(self._transcript, call_counter, self._workers)
+            self._extender_client.restart_recording(self._extender_client.calls)
+            outside = ExternalClients(self._extender_client, plugin_runner, self._workers)
             return decide(snapshot, self.profile, now, seed, telemetry=self.telemetry, outside=outside)
 
         if self.has_external_plugins:
@@ -188,7 +188,7 @@ class SessionRunner:
             decision, overdue = run_without_overdue_calls(attempt_decision, seconds, self.overdue)
         else:
             decision, overdue = attempt_decision(None), self.overdue
-        self.answers = ExternalAnswers(self._transcript.calls, overdue)
+        self.answers = ExternalAnswers(self._extender_client.calls, overdue)
         # Later sessions number their calls again, so they need only the names of the plugins.
         self.overdue = tuple(msgspec.structs.replace(call, call=0) for call in overdue)
         return decision
@@ -207,22 +207,22 @@ def run_without_overdue_calls(
     Returns: The result of the work, and the calls that are overdue now.
     """
     while True:
-        call_counter = CountingPluginRunner(overdue)
-        result = run_with_plugin_deadline(partial(work, call_counter), call_counter, seconds)
+        plugin_runner = CountingPluginRunner(overdue)
+        result = run_with_plugin_deadline(partial(work, plugin_runner), plugin_runner, seconds)
         if not isinstance(result, ExceededDeadline):
             return result, overdue
         overdue = (*overdue, result)
 
 
 def run_with_plugin_deadline(
-    work: Callable[[], T], call_counter: CountingPluginRunner, seconds: float
+    work: Callable[[], T], plugin_runner: CountingPluginRunner, seconds: float
 ) -> T | ExceededDeadline:
     """Run a function in a new thread; return its result, or the plugin call that exceeded its deadline."""
     result: Future[T] = Future()
 
     def run_work_and_set_result() -> None:
         try:
-            call_counter.begin_session()
+            plugin_runner.begin_session()
             result.set_result(work())
         except BaseException as error:  # noqa: BLE001 - raised again in the waiting thread
             result.set_exception(error)
@@ -230,14 +230,14 @@ def run_with_plugin_deadline(
     # A daemon thread, so that a plugin that never returns does not block the end of the process.
     Thread(target=run_work_and_set_result, name="session", daemon=True).start()
     interval = min(seconds / CHECKS_PER_DEADLINE, MAX_CHECK_SECONDS)
-    last_call, since = call_counter.current, monotonic()
+    last_call, since = plugin_runner.current, monotonic()
     while not wait([result], interval).done:
-        call, now = call_counter.current, monotonic()
+        call, now = plugin_runner.current, monotonic()
         if call is None or call != last_call:
             last_call, since = call, now
         elif now - since >= seconds:
             # From now on the thread ends as soon as the call returns, and changes nothing any more.
-            call_counter.abandoned = True
+            plugin_runner.abandoned = True
             number, plugin, point = call
             return ExceededDeadline(plugin, point, number, seconds)
     return result.result()

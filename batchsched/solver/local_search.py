@@ -519,22 +519,22 @@ class RepackingNeighbourhood:
         """Yield one new placement of pods on a few nodes, if more of the requested pods fit with it."""
         self._placed.refresh()
         admitted = _admitted(self._packing, request)
-        move = self._repacking.find_repacking(
+        repacking = self._repacking.find_repacking(
             request.class_index, admitted, request.nodes, self._placed.by_class
         )
-        if move is not None:
-            yield move
+        if repacking is not None:
+            yield repacking
 
-    def try_move(self, request: CapacityRequest, move: Repacking) -> int | None:
-        """Replace the placements on some nodes by the new placements that the move contains."""
+    def try_move(self, request: CapacityRequest, repacking: Repacking) -> int | None:
+        """Replace the placements on some nodes by the new placements of the repacking."""
         room = self._packing.room
         # Pods leave before others enter, so that no node is overcommitted in between.
         for sign in (-1, 1):
-            for class_index, change in zip(move.classes.tolist(), move.change, strict=True):
+            for class_index, change in zip(repacking.classes.tolist(), repacking.change, strict=True):
                 moved = np.flatnonzero(change * sign > 0)
                 if moved.size:
-                    room.change_placed_pods_unchecked(class_index, move.nodes[moved], change[moved])
-        return move.placed
+                    room.change_placed_pods_unchecked(class_index, repacking.nodes[moved], change[moved])
+        return repacking.placed
 
 
 MAX_MOVES: Final = 100_000

@@ -27,7 +27,7 @@ from batchsched.solver.problem import (
 ALL_CLASSES: Final = slice(None)
 """Stands for the classes 0..C-1 in `objectives_by_tier`."""
 TIER_TOLERANCE: Final = 1e-9
-"""Relative difference up to which two tier values are equal: floats that are summed in another order differ by less."""
+"""Relative difference up to which objectives are equal: floats that are summed in another order differ by less."""
 
 
 def count_tiers(problem: Problem) -> int:

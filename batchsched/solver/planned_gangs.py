@@ -35,7 +35,7 @@ def place_planned_gangs(problem: Problem, planned: BoolArray, budget: CpSatBudge
 
     Returns:
       a legal solution with all planned gangs of the highest tiers, or None if not even the first tier was placed. Its
-      bounds are the tier values that all pods together would reach.
+      bounds are the objectives that all pods together would reach.
     """
     placement: Solution | None = None
     tiers = count_tiers(problem)

@@ -196,7 +196,7 @@ async def test_a_claim_for_extended_resources_is_created_once_although_answers_a
     proxy.on(lost(), method="PATCH", path="/pods/lone/status", count=1)
     made = extended(requesting)
     async with writing(plane, proxy) as writer:
-        await writer.reserve_extended_claim(made)
+        await writer.reserve_extended_resource_claim(made)
     created = the_claim(namespace)
     assert (devices_of(created), consumers(created)) == (["node-0/gpu-0"], {"lone"})
     status = namespace.get("lone")["status"]["extendedResourceClaimStatus"]
@@ -212,13 +212,13 @@ async def test_a_claim_for_extended_resources_is_deleted_with_its_finalizer_and_
     made = extended(requesting)
     deletion = ExtendedResourceClaimRelease(namespace.name, made.claim.name, made.pod_uid)
     async with writing(plane) as writer:
-        await writer.reserve_extended_claim(made)
-        await writer.delete_extended_claim(replace(deletion, pod_uid="other"))
-        await writer.delete_extended_claim(deletion, lambda: False)
+        await writer.reserve_extended_resource_claim(made)
+        await writer.delete_extended_resource_claim(replace(deletion, pod_uid="other"))
+        await writer.delete_extended_resource_claim(deletion, lambda: False)
         assert len(claims(namespace)) == 1
-        await writer.delete_extended_claim(deletion)
+        await writer.delete_extended_resource_claim(deletion)
         assert claims(namespace) == []
-        await writer.delete_extended_claim(deletion)
+        await writer.delete_extended_resource_claim(deletion)
 
 
 async def test_nothing_is_released_that_is_used_by_now(plane, open_claim):

@@ -51,10 +51,10 @@ class Written:
     async def reserve_claim(self, reservation: ResourceClaimReservation) -> None:
         self._take(reservation)
 
-    async def reserve_extended_claim(self, reservation: ExtendedResourceClaimReservation) -> None:
+    async def reserve_extended_resource_claim(self, reservation: ExtendedResourceClaimReservation) -> None:
         self._take(reservation)
 
-    async def delete_extended_claim(self, deletion: ExtendedResourceClaimRelease) -> None:
+    async def delete_extended_resource_claim(self, deletion: ExtendedResourceClaimRelease) -> None:
         self._take(deletion)
 
     async def wait_for_devices(self, claims: Sequence[str], timeout_seconds: float) -> bool:

@@ -13,7 +13,7 @@ from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.status import Code, PreFilterAnswer, Status
 from batchsched.plugins.dynamic_resources import DynamicResources
 from batchsched.plugins.dynamic_resources.arguments import DynamicResourcesArgs
-from batchsched.plugins.dynamic_resources.extended_resources import extended_claim_key
+from batchsched.plugins.dynamic_resources.extended_resources import extended_resource_claim_key
 from tests.devices import objects as devices
 from tests.plugins.cluster import class_of, node, pod, refusals, table
 
@@ -173,7 +173,7 @@ def test_pods_of_one_name_reserve_devices_for_extended_resources_under_keys_of_t
     """A new pod may be placed while the deleted pod with its name is still being bound."""
     old = pod("a")
     new = msgspec.structs.replace(old, metadata=msgspec.structs.replace(old.metadata, uid="of the new pod"))
-    assert extended_claim_key(old) != extended_claim_key(new)
+    assert extended_resource_claim_key(old) != extended_resource_claim_key(new)
 
 
 def test_equal_claims_get_the_configuration_of_the_class_that_each_of_them_uses():

@@ -215,7 +215,7 @@ class History:
         assert not town.cycles._gangs
         assert (town.assumed, town.cache._in_flight) == (set(), set())
         table = town.loop.profile_schedulers[0].node_table
-        assert (table.assumed.claim_of, table.assumed.node_of) == ({}, {})
+        assert (table.reserved_volumes.claim_of, table.reserved_volumes.node_of) == ({}, {})
         assert table.device_ledger.list_reserved_devices() == ()
         allocated = [
             result.device

@@ -201,10 +201,10 @@ class Server:
         reserved_for = (*(one.status.reserved_for or ()), consumer)
         self.keep_claim(one, allocation, reserved_for)
 
-    async def reserve_extended_claim(self, reservation: ExtendedResourceClaimReservation) -> None:
+    async def reserve_extended_resource_claim(self, reservation: ExtendedResourceClaimReservation) -> None:
         raise AssertionError
 
-    async def delete_extended_claim(self, deletion: ExtendedResourceClaimRelease) -> None:
+    async def delete_extended_resource_claim(self, deletion: ExtendedResourceClaimRelease) -> None:
         raise AssertionError
 
     async def wait_for_devices(self, claims: Sequence[str], timeout_seconds: float) -> bool:

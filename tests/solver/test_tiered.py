@@ -393,7 +393,7 @@ def test_room_that_the_choice_left_is_filled():
     nothing = np.zeros(aggregate.variable_count, np.int64)
     realised = round_to_nodes(aggregate, nothing, np.zeros((2, 1)), prefer=False)
     assert realised.packing.taken.all()
-    assert realised.shortages == ()
+    assert realised.unplaced == ()
 
 
 def test_a_shortfall_of_the_placement_is_reported():
@@ -402,7 +402,7 @@ def test_a_shortfall_of_the_placement_is_reported():
     everything = np.ones(aggregate.variable_count, np.int64)
     realised = round_to_nodes(aggregate, everything, np.full((1, 1), 3.0), prefer=False)
     assert not realised.packing.taken.any()
-    assert [shortage.pods for shortage in realised.shortages] == [1]
+    assert [shortage.pods for shortage in realised.unplaced] == [1]
 
 
 def run(problem: Problem, budget: SolverBudget) -> Solution:

@@ -71,7 +71,7 @@ class ReservedVolumesAndDevices:
 
     def release_volumes_and_devices(self, pod: Pod) -> None:
         """Release the volumes and devices that are reserved for a pod."""
-        self.volumes.release_reserved_volumes(pod)
+        self.volumes.release(pod)
         self.devices.release_reserved_devices(pod.key, pod.metadata.uid)
 
 
@@ -125,7 +125,7 @@ class NodeTable:
         self.gang_of: Callable[[Pod], GangPodCounts | None] = no_gang_pod_counts
         """Returns the counts of a pod's gang; the session sets it."""
         self.waiting = WaitingPods()
-        self.assumed = ReservedVolumes(snapshot)
+        self.reserved_volumes = ReservedVolumes(snapshot)
         self.now = 0.0
         """Time of the session in seconds since 1970; the session sets it."""
         self._labels: dict[str, tuple[IndexArray, tuple[str, ...]]] = {}
@@ -266,7 +266,7 @@ class NodeTable:
     @property
     def reserved_volumes_and_devices(self) -> ReservedVolumesAndDevices:
         """The volumes and devices that are reserved for pods which sessions have placed."""
-        return ReservedVolumesAndDevices(self.assumed, self.device_ledger)
+        return ReservedVolumesAndDevices(self.reserved_volumes, self.device_ledger)
 
     def request_vectors(self, pod: Pod) -> tuple[IntArray, IntArray]:
         """Return a pod's requests for all R resources, and its CPU and memory requests for scoring.

@@ -51,11 +51,11 @@ class ReservedVolumes:
         self._pods_of_claim: Counter[str] = Counter()
         """Number of pods for each claim in `node_of`."""
 
-    def assume(self, pod: Pod, reservation: ReservedPodVolumes) -> None:
+    def reserve(self, pod: Pod, reservation: ReservedPodVolumes) -> None:
         """Record which volumes and claims are reserved for a pod; this replaces the pod's earlier record."""
-        self._assume(_identity(pod), reservation)
+        self._reserve(_identity(pod), reservation)
 
-    def _assume(self, identity: tuple[str, str], reservation: ReservedPodVolumes) -> None:
+    def _reserve(self, identity: tuple[str, str], reservation: ReservedPodVolumes) -> None:
         self._release(identity)
         self._by_pod[identity] = reservation
         for volume, claim in reservation.volumes:
@@ -77,7 +77,7 @@ class ReservedVolumes:
         """
         for identity, reservation in before._by_pod.items():
             if self._is_needed(identity, reservation, is_reserved, is_bound):
-                self._assume(identity, reservation)
+                self._reserve(identity, reservation)
 
     def release_reservations_of_pods_not_being_bound(
         self, is_reserved: PodTest, is_bound: PodTest = no_pod_is_bound
@@ -130,14 +130,14 @@ class ReservedVolumes:
         for pod in pods:
             reservation = self._by_pod.get(_identity(pod))
             if reservation is not None:
-                excerpt.assume(pod, reservation)
+                excerpt.reserve(pod, reservation)
         return excerpt
 
     def get(self, pod: Pod) -> ReservedPodVolumes:
         """Return the volumes and claims that are reserved for a pod; an empty value if there are none."""
         return self._by_pod.get(_identity(pod), ReservedPodVolumes())
 
-    def release_reserved_volumes(self, pod: Pod) -> None:
+    def release(self, pod: Pod) -> None:
         """Release a pod's reserved volumes and claims, except those that are also reserved for other pods."""
         self._release(_identity(pod))
 

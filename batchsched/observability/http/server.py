@@ -140,41 +140,43 @@ class CertificateFiles:
             return ()
 
 
-def tls_context_from_files(pair: CertificateFiles) -> ssl.SSLContext:
+def tls_context_from_files(files: CertificateFiles) -> ssl.SSLContext:
     """Return a TLS context with the certificate and private key of two PEM files.
 
     Raises:
       CommandError: A file is missing, or certificate and key do not match.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    _load(context, pair)
+    _load(context, files)
     return context
 
 
-async def reload_certificate_on_change(context: ssl.SSLContext, pair: CertificateFiles, clock: Clock) -> None:
+async def reload_certificate_on_change(
+    context: ssl.SSLContext, files: CertificateFiles, clock: Clock
+) -> None:
     """Load a certificate and its key into a TLS context again whenever their files change, until cancelled.
 
     If the new pair cannot be used, an error is logged and the previous certificate stays in use.
     """
-    seen = pair.modification_times()
+    seen = files.modification_times()
     while True:
         await clock.sleep(_CHECK_SECONDS)
-        stamp = await asyncio.to_thread(pair.modification_times)
+        stamp = await asyncio.to_thread(files.modification_times)
         if not stamp or stamp == seen:
             continue
         seen = stamp
         try:
-            _load(context, pair)
+            _load(context, files)
         except CommandError as error:
             _LOG.error("%s; the old certificate stays", error)
         else:
             _LOG.info("the certificate was rotated")
 
 
-def _load(context: ssl.SSLContext, pair: CertificateFiles) -> None:
+def _load(context: ssl.SSLContext, files: CertificateFiles) -> None:
     try:
-        context.load_cert_chain(pair.certificate, pair.key)
+        context.load_cert_chain(files.certificate, files.key)
     except (OSError, ssl.SSLError) as error:
         raise CommandError(
-            f"{pair.certificate} and {pair.key} cannot be used for TLS: {error}; expected PEM"
+            f"{files.certificate} and {files.key} cannot be used for TLS: {error}; expected PEM"
         ) from error

@@ -26,7 +26,7 @@ async def write_claim_reservations(pod: Pod, ledger: DeviceLedger, claims: Resou
     created = devices.created
     if created is not None:
         allocation = _created_allocation(devices, created)
-        await claims.reserve_extended_claim(
+        await claims.reserve_extended_resource_claim(
             ExtendedResourceClaimReservation(
                 created.claim, pod.name, pod.metadata.uid, allocation, created.mappings
             )
@@ -44,7 +44,7 @@ async def release_claims_of_unbound_pod(pod: Pod, ledger: DeviceLedger, claims: 
         return
     if devices.created is not None:
         name = devices.created.claim.metadata.name
-        await claims.delete_extended_claim(
+        await claims.delete_extended_resource_claim(
             ExtendedResourceClaimRelease(pod.namespace, name, pod.metadata.uid)
         )
     for reservation in reservations_of_existing_claims(pod, devices, ledger):

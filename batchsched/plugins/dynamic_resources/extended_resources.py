@@ -130,7 +130,7 @@ def extended_resource_request_mappings(
     )
 
 
-def extended_claim_key(pod: Pod) -> str:
+def extended_resource_claim_key(pod: Pod) -> str:
     """Return the key under which a session reserves devices for the extended resources of a pod.
 
     It contains the UID: a new pod with the name of a deleted one may be placed while that one is still being bound.

@@ -254,7 +254,7 @@ class DynamicResources(
         except AllocationError as error:
             raise PluginError(NAME, "Reserve", str(error)) from error
         if devices is not None:
-            nodes.device_ledger.assume(pod.key, devices)
+            nodes.device_ledger.reserve(pod.key, devices)
         return SUCCESS
 
     @override

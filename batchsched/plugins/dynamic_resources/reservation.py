@@ -32,7 +32,7 @@ from batchsched.plugins.dynamic_resources.claims import (
 )
 from batchsched.plugins.dynamic_resources.extended_resources import (
     build_extended_resource_claim,
-    extended_claim_key,
+    extended_resource_claim_key,
     extended_resource_request_mappings,
     requests_extended_resource,
     resources_not_served_by_devices,
@@ -184,7 +184,7 @@ def _created_claim(
     claim = build_extended_resource_claim(pod, resources, class_of_resource)
     metadata = msgspec.structs.replace(claim.metadata, name=extended_resource_claim_name(pod))
     return ExtendedResourceClaim(
-        extended_claim_key(pod),
+        extended_resource_claim_key(pod),
         msgspec.structs.replace(claim, metadata=metadata),
         extended_resource_request_mappings(pod, resources, class_of_resource),
     )

@@ -242,7 +242,9 @@ class _ZoneReader:
             return zones
         changed_names = self._read_topologies(topologies) if topologies is not self._topologies else []
         if zones is None or table.names is not self._names or not self._amend(zones, changed_names, table):
-            zones = self._zones = ZoneTable.from_nodes([self._find_numa_node(name) for name in table.names])
+            zones = self._zones = ZoneTable.from_nodes(
+                [self._find_node_numa_zones(name) for name in table.names]
+            )
         self._topologies, self._names = topologies, table.names
         return zones
 
@@ -258,13 +260,15 @@ class _ZoneReader:
             self._read[topology.name] = numa_entry
         return [*changed_names, *before]
 
-    def _find_numa_node(self, name: str) -> NodeNumaZones | None:
+    def _find_node_numa_zones(self, name: str) -> NodeNumaZones | None:
         numa_entry = self._read.get(name)
         return None if numa_entry is None else numa_entry[1]
 
     def _amend(self, zones: ZoneTable, names: Sequence[str], table: NodeTable) -> bool:
         """Update the zones of some nodes; return False if the arrays need another size."""
-        changed = {table.index[name]: self._find_numa_node(name) for name in names if name in table.index}
+        changed = {
+            table.index[name]: self._find_node_numa_zones(name) for name in names if name in table.index
+        }
         if not all(zones.can_store_zones_of(node) for node in changed.values()):
             return False
         for index, node in changed.items():

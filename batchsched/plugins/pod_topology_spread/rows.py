@@ -265,7 +265,7 @@ def _lower(
     Σ_matching x_z ≥ (least - e_z)·y.
 
     With maxSkew 1 and no other matching pods, each pod is placed in a domain with the minimum in any order, so the
-    T pods end at the water level. A pod on a node that does not count would be missing in the sum T: if it can
+    T pods end at the reachable minimum. A pod on a node that does not count would be missing in the sum T: if it can
     reach such nodes, there is no row.
     """
     fitting = np.zeros(len(family.codes), np.bool_)

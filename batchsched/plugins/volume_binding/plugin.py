@@ -220,7 +220,7 @@ class VolumeBinding(
         verdict = result.verdict()
         if not verdict.feasible_mask[0]:
             return Status(Code.UNRESOLVABLE, verdict.reasons_at(0))
-        nodes.assumed.assume(pod, _reservation_of(result, nodes, node))
+        nodes.reserved_volumes.reserve(pod, _reservation_of(result, nodes, node))
         return SUCCESS
 
     @override
@@ -229,7 +229,7 @@ class VolumeBinding(
 
     @override
     def unreserve(self, pod: Pod, node: int, nodes: NodeTable, state: CycleState) -> None:
-        nodes.assumed.release_reserved_volumes(pod)
+        nodes.reserved_volumes.release(pod)
 
     @override
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:

@@ -99,7 +99,7 @@ def find_pod_volumes(claims: PodVolumeClaims, nodes: Nodes) -> VolumeSearchResul
 
 
 def _selected_node(claim: PersistentVolumeClaim, table: NodeTable) -> str | None:
-    return table.assumed.node_of.get(claim.key) or claim.metadata.annotation(SELECTED_NODE)
+    return table.reserved_volumes.node_of.get(claim.key) or claim.metadata.annotation(SELECTED_NODE)
 
 
 def _check_bound(claims: Iterable[PersistentVolumeClaim], nodes: Nodes, result: VolumeSearchResult) -> None:
@@ -202,7 +202,7 @@ def _candidates(claim: PersistentVolumeClaim, table: NodeTable) -> list[tuple[Pe
 
 def _promised_to(volume: PersistentVolume, claim: PersistentVolumeClaim, table: NodeTable) -> bool | None:
     """Return True if a volume is reserved for the claim, False if for another one, None if for none."""
-    assumed = table.assumed.claim_of.get(volume.metadata.name)
+    assumed = table.reserved_volumes.claim_of.get(volume.metadata.name)
     if assumed is not None:
         return assumed == claim.key
     owner = volume.spec.claim_ref

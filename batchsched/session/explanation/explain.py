@@ -126,13 +126,13 @@ class _Examination:
       refusal: the refusal with it.
       verifier: None if the explanation is complete, or the budget allows nothing more.
       emptied: the gang on the emptied cluster.
-      exceeded: what the gang asks for in excess.
+      never_startable: the reason why the gang can never start; None if it can.
     """
 
     refusal: Refusal
     verifier: PlacementVerifier | None = None
     emptied: GangView | None = None
-    exceeded: NeverStartableExplanation | None = None
+    never_startable: NeverStartableExplanation | None = None
 
 
 class RefusalVerifier:
@@ -226,21 +226,21 @@ class RefusalVerifier:
             return _Examination(
                 msgspec.structs.replace(refusal, startable=startable, message=message, verified=True)
             )
-        exceeded = None
+        never_startable = None
         if not startable and refusal.reason in EXCEEDING_REASONS:
-            exceeded = explain_why_gang_can_never_start(emptied)
-            if exceeded is None and refusal.reason == "QueueLimit":
+            never_startable = explain_why_gang_can_never_start(emptied)
+            if never_startable is None and refusal.reason == "QueueLimit":
                 # Other gangs use the queue, and would not be in the way if this one fitted on the nodes.
-                exceeded = NeverStartableExplanation(
+                never_startable = NeverStartableExplanation(
                     "QueueLimit", f"{NOT_THE_QUEUE}; in this session, {refusal.message}"
                 )
         alone = msgspec.structs.replace(
             refusal,
-            reason=refusal.reason if exceeded is None else exceeded.reason,
+            reason=refusal.reason if never_startable is None else never_startable.reason,
             startable=startable,
-            message=_message(refusal, startable, exceeded, ()),
+            message=_message(refusal, startable, never_startable, ()),
         )
-        return _Examination(_not_verified(alone), verifier, emptied, exceeded)
+        return _Examination(_not_verified(alone), verifier, emptied, never_startable)
 
     def can_explain_further(self, refusal: Refusal, budget: ExplanationBudget) -> bool:
         """Return whether an explanation is incomplete and enough budget remains to extend it."""
@@ -307,7 +307,7 @@ class RefusalVerifier:
             ahead=ahead,
             changes=search.changes,
             verified=search.smallest,
-            message=_message(refusal, verifier.startable, examined.exceeded, ahead)
+            message=_message(refusal, verifier.startable, examined.never_startable, ahead)
             + ("" if search.smallest else NOT_VERIFIED),
             missing=_missing(refusal, search.changes, snapshot),
             relaxation=refusal.relaxation
@@ -362,11 +362,11 @@ def _departure(decision: Decision, key: str, members: frozenset[str]) -> str:
 def _message(
     refusal: Refusal,
     startable: bool,
-    exceeded: NeverStartableExplanation | None,
+    never_startable: NeverStartableExplanation | None,
     ahead: Sequence[PrecedingGang],
 ) -> str:
     if not startable:
-        sentence = refusal.message if exceeded is None else exceeded.sentence
+        sentence = refusal.message if never_startable is None else never_startable.sentence
         # Missing pods or a missing queue may still appear.
         return NEVER + sentence if refusal.reason in EXCEEDING_REASONS else sentence
     sentence = preceding_gangs_clause(ahead, refusal.reason)

@@ -392,27 +392,27 @@ class EvictionRules:
 
     Args:
       tables: for queues and priority classes.
-      session_queues: usage and entitlements of the queues; None if queues have no entitlements.
+      queue_usage: usage and entitlements of the queues; None if queues have no entitlements.
       now: seconds since 1970.
       protected: the protected gangs.
-      placements: gangs that the session placed after `session_queues` was measured.
+      placements: gangs that the session placed after `queue_usage` was measured.
     """
 
     def __init__(
         self,
         tables: SessionTables,
-        session_queues: QueueUsageAndEntitlements | None,
+        queue_usage: QueueUsageAndEntitlements | None,
         now: float,
         protected: ProtectedGangs,
         placements: Iterable[GangPlacement] = (),
     ) -> None:
         self._tables = tables
-        self._session_queues = session_queues
+        self._queue_usage = queue_usage
         self._protected = protected
         self._now = now
         # A copy, since `add_usage` writes to it: the order of gangs still reads the usage as it was measured.
         self._usage = (
-            session_queues.shares.usage.copy() if session_queues is not None else np.zeros((0, 0), np.int64)
+            queue_usage.shares.usage.copy() if queue_usage is not None else np.zeros((0, 0), np.int64)
         )
         self._never_preempting = list_non_preempting_priority_classes(tables.snapshot)
         self._reclaim_seconds: dict[str, int] = {}
@@ -426,8 +426,8 @@ class EvictionRules:
     def add_usage(self, queue: str, amount: IntArray) -> None:
         """Add an array of requests [R], negative for an eviction, to the usage of a queue and its ancestors."""
         # The usage of a queue that was deleted counts nowhere.
-        if self._session_queues is not None and queue in self._tables.queues:
-            shares = self._session_queues.shares
+        if self._queue_usage is not None and queue in self._tables.queues:
+            shares = self._queue_usage.shares
             self._usage[shares.row_and_ancestors_without_root(shares.own_gangs_row(queue))] += amount
             self._usage[0] += amount  # chain() ends below the root
 
@@ -494,19 +494,19 @@ class EvictionRules:
         `eviction_reason` judges each unit by itself. Several units of one queue may each be permitted, and together
         take the queue below its entitlement.
         """
-        session_queues = self._session_queues
+        queue_usage = self._queue_usage
         reclaimed = [unit for unit in units if unit.members.queue != gang.queue and unit.total.any()]
-        if session_queues is None or not reclaimed:
+        if queue_usage is None or not reclaimed:
             return True
-        shares = session_queues.shares.with_usage(self._usage)
+        shares = queue_usage.shares.with_usage(self._usage)
         victims = [
             (shares.own_gangs_row(queue), amount)
             for (queue, _), amount in _amounts_by_gang(reclaimed).items()
         ]
         reclaimer = shares.own_gangs_row(gang.queue)
-        gains = self._gains(session_queues, gang)
+        gains = self._gains(queue_usage, gang)
         return self._may_override_all(gang, reclaimed) and may_reclaim_all(
-            shares, session_queues.entitled, session_queues.policies, reclaimer, gains, victims
+            shares, queue_usage.entitled, queue_usage.policies, reclaimer, gains, victims
         )
 
     def _may_override_all(self, gang: PendingGang, units: Iterable[EvictionUnit]) -> bool:
@@ -516,11 +516,11 @@ class EvictionRules:
         when all other units are evicted. The guarantee of the queue itself is compared, not that of an ancestor:
         otherwise the protected gangs of a queue without a guarantee could use up what an ancestor guarantees to others.
         """
-        session_queues = self._session_queues
+        queue_usage = self._queue_usage
         lost_by_gang = _amounts_by_gang(filter(self.belongs_to_protected_gang, units))
-        if session_queues is None or not lost_by_gang:
+        if queue_usage is None or not lost_by_gang:
             return not lost_by_gang
-        shares, gains = session_queues.shares.with_usage(self._usage), self._gains(session_queues, gang)
+        shares, gains = queue_usage.shares.with_usage(self._usage), self._gains(queue_usage, gang)
         remaining = {queue: self._protected.usage_of_protected_gangs(queue) for queue, _ in lost_by_gang}
         for (queue, _), amount in lost_by_gang.items():
             remaining[queue] = remaining[queue] - amount
@@ -528,11 +528,9 @@ class EvictionRules:
             row = shares.own_gangs_row(queue)
             request = ReclaimRequest(shares.own_gangs_row(gang.queue), row, gains, amount)
             above = (
-                remaining[queue] + amount > session_queues.entitled.guarantee[row]
+                remaining[queue] + amount > queue_usage.entitled.guarantee[row]
             ) & request.affected_resources
-            if not above.any() or not reclaimer_stays_within_guarantee(
-                shares, session_queues.entitled, request
-            ):
+            if not above.any() or not reclaimer_stays_within_guarantee(shares, queue_usage.entitled, request):
                 return False
         return True
 
@@ -541,14 +539,14 @@ class EvictionRules:
 
         Returns: by index of each resource that the pending gang requests, the amount; negative below the guarantee.
         """
-        session_queues = self._session_queues
-        if session_queues is None:
+        queue_usage = self._queue_usage
+        if queue_usage is None:
             return {}
         above = (
             self._protected.usage_of_protected_gangs(queue)
-            - session_queues.entitled.guarantee[session_queues.shares.own_gangs_row(queue)]
+            - queue_usage.entitled.guarantee[queue_usage.shares.own_gangs_row(queue)]
         )
-        return {r: int(above[r]) for r in np.flatnonzero(self._gains(session_queues, gang)).tolist()}
+        return {r: int(above[r]) for r in np.flatnonzero(self._gains(queue_usage, gang)).tolist()}
 
     def usage_above_entitlement(self, queue: str, gang: PendingGang) -> Mapping[int, int]:
         """Return how much of each resource a pending gang may reclaim from a queue, by index of the resource.
@@ -558,38 +556,36 @@ class EvictionRules:
 
         Returns: The amount for each resource that the gang requests; negative below the entitlement.
         """
-        session_queues = self._session_queues
-        if session_queues is None:
+        queue_usage = self._queue_usage
+        if queue_usage is None:
             return {}
-        shares = session_queues.shares
+        shares = queue_usage.shares
         reclaimer, row = shares.own_gangs_row(gang.queue), shares.own_gangs_row(queue)
-        guarantee, fair = session_queues.entitled.guarantee, session_queues.entitled.fair
-        gains = self._gains(session_queues, gang)
+        guarantee, fair = queue_usage.entitled.guarantee, queue_usage.entitled.fair
+        gains = self._gains(queue_usage, gang)
         guaranteed = ((self._usage[reclaimer] + gains <= guarantee[reclaimer]) | (gains == 0)).all()
         above = self._usage[row] - (guarantee if guaranteed else fair)[row]
         return {r: int(above[r]) for r in np.flatnonzero(gains).tolist()}
 
-    def _gains(self, session_queues: QueueUsageAndEntitlements, gang: PendingGang) -> IntArray:
+    def _gains(self, queue_usage: QueueUsageAndEntitlements, gang: PendingGang) -> IntArray:
         """Return [R] the requests of the gang that are compared with its entitlement.
 
         For a gang inside a guarantee these are the resources that are guaranteed to a queue on its way to the root.
         """
         if gang.entitled is not EntitlementClass.GUARANTEE:
             return gang.needs
-        rows = session_queues.shares.row_and_ancestors_without_root(
-            session_queues.shares.own_gangs_row(gang.queue)
-        )
-        guaranteed = (session_queues.entitled.guarantee[rows] > 0).any(axis=0)
+        rows = queue_usage.shares.row_and_ancestors_without_root(queue_usage.shares.own_gangs_row(gang.queue))
+        guaranteed = (queue_usage.entitled.guarantee[rows] > 0).any(axis=0)
         return np.where(guaranteed, gang.needs, 0)
 
     def _may_reclaim_unit(self, gang: PendingGang, unit: EvictionUnit) -> bool:
-        session_queues = self._session_queues
-        if session_queues is None or not unit.total.any():
+        queue_usage = self._queue_usage
+        if queue_usage is None or not unit.total.any():
             return False
-        shares = session_queues.shares.with_usage(self._usage)
+        shares = queue_usage.shares.with_usage(self._usage)
         reclaimer, victim = shares.own_gangs_row(gang.queue), shares.own_gangs_row(unit.members.queue)
-        wish = ReclaimRequest(reclaimer, victim, self._gains(session_queues, gang), unit.total)
-        return may_reclaim(shares, session_queues.entitled, session_queues.policies, wish)
+        wish = ReclaimRequest(reclaimer, victim, self._gains(queue_usage, gang), unit.total)
+        return may_reclaim(shares, queue_usage.entitled, queue_usage.policies, wish)
 
     def _reclaim_min_runtime(self, queue: str) -> int:
         """Return the result of `reclaim_min_runtime_seconds`, which is kept for each queue."""

@@ -261,7 +261,7 @@ class ResidualProblem:
         """
         if np.any(self.uncreated_pods_by_class):
             return False
-        # Quota gaps are those of the smallest pods; with a choice of pods only the exact model decides.
+        # Quota shortages are those of the smallest pods; with a choice of pods only the exact model decides.
         if self.quota_shortages:
             return self._has_choice and self._fits_exactly(with_quotas=True)
         return self._is_placeable
@@ -277,7 +277,7 @@ class ResidualProblem:
         with_pods = any(isinstance(part, AddedPods | CombinedChange) for part in parts)
         if not self.may_suffice_to_count_pods or with_pods or self._has_choice:
             return self.with_changes((change,)).fits()
-        if not all(_close_gap(gap, quotas) for gap in self.quota_shortages):
+        if not all(_cover_shortage(shortage, quotas) for shortage in self.quota_shortages):
             return False
         if self.uncreated_pods_by_class.any():
             return False
@@ -295,7 +295,7 @@ class ResidualProblem:
         """
         if self._has_choice:
             return before.fits()
-        if self._quota_gaps_of(before) or np.any(self.uncreated_pods_by_class):
+        if self._quota_shortages_of(before) or np.any(self.uncreated_pods_by_class):
             return False
         return (self.may_suffice_to_count_pods and self._is_placeable) or before._is_placeable
 
@@ -340,7 +340,7 @@ class ResidualProblem:
     def _has_choice(self) -> bool:
         """Whether the minimum may consist of other pods than the smallest, and the exact model can try them.
 
-        Quota gaps are computed for the smallest pods.
+        Quota shortages are computed for the smallest pods.
         """
         pods = self.problem.classes.count
         return len(pods) > 1 and self.needed_pod_count < int(pods.sum()) and self._is_small()
@@ -371,16 +371,16 @@ class ResidualProblem:
     @cached_property
     def quota_shortages(self) -> tuple[RaisedQuota, ...]:
         """The queue limits that are too low for the gang's minimum, with the amounts that each lacks."""
-        return self._quota_gaps_of(self)
+        return self._quota_shortages_of(self)
 
-    def _quota_gaps_of(self, other: "ResidualProblem") -> tuple[RaisedQuota, ...]:
+    def _quota_shortages_of(self, other: "ResidualProblem") -> tuple[RaisedQuota, ...]:
         """What the quotas of `other`, the same gang's problem, lack for the minimum."""
         quotas = other.problem.quotas
         if not len(quotas.gangs):
             return ()
         request = (self.minimum_by_class @ self.problem.classes.demand).tolist()
         counts_as_gang = bool(self.problem.gangs.fresh[0]) and self.needed_pod_count > 0
-        gaps = []
+        shortages = []
         # There are few numbers: Python compares its own ints faster than small arrays.
         for quota, (free, gangs_left) in enumerate(
             zip(quotas.free.tolist(), quotas.gangs.tolist(), strict=True)
@@ -391,8 +391,8 @@ class ResidualProblem:
             )
             gangs = int(counts_as_gang and gangs_left < 1)
             if gangs or any(lacking):
-                gaps.append(RaisedQuota(quota, lacking, gangs))
-        return tuple(gaps)
+                shortages.append(RaisedQuota(quota, lacking, gangs))
+        return tuple(shortages)
 
     def nodes_passing_filters(self) -> BoolArray:
         """Return a mask [C, N]: True where a node passes the filters of a pod class that the gang's minimum needs.
@@ -515,9 +515,9 @@ def _fill(
     return placed
 
 
-def _close_gap(gap: RaisedQuota, changes: Sequence[RaisedQuota]) -> bool:
-    """Whether changes of quotas together close the gap of one quota."""
-    own = [change for change in changes if change.quota == gap.quota]
-    amounts = [sum(change.amounts[resource] for change in own) for resource in range(len(gap.amounts))]
-    enough = all(given >= lacking for given, lacking in zip(amounts, gap.amounts, strict=True))
-    return enough and sum(change.gangs for change in own) >= gap.gangs
+def _cover_shortage(shortage: RaisedQuota, changes: Sequence[RaisedQuota]) -> bool:
+    """Whether changes of quotas together cover the shortage of one quota."""
+    own = [change for change in changes if change.quota == shortage.quota]
+    amounts = [sum(change.amounts[resource] for change in own) for resource in range(len(shortage.amounts))]
+    enough = all(given >= lacking for given, lacking in zip(amounts, shortage.amounts, strict=True))
+    return enough and sum(change.gangs for change in own) >= shortage.gangs

@@ -400,8 +400,8 @@ class TieredModel(LinearModel):
 
     def _whole_rows(self) -> None:
         """Add the rows of plugins that cover all nodes together, as rows over the loads."""
-        ledger = self.packing.room.rows
-        for row, rights in zip(ledger.rows, ledger.right, strict=True):
+        tally = self.packing.room.rows
+        for row, rights in zip(tally.rows, tally.right, strict=True):
             right = int(rights[0]) if row.partition == ALL_NODES else 0
             if row.partition != ALL_NODES or abs(right) >= UNLIMITED:
                 continue

@@ -59,12 +59,12 @@ def build_pools(packing: Packing) -> NodePools:
 
     Pools are also divided along the domains of rows and by free devices, as long as there are few enough pools.
     """
-    problem, ledger = packing.problem, packing.room.rows
+    problem, tally = packing.problem, packing.room.rows
     labels = _labels(problem)
     split: list[int] = []
     # A row over unions of pools is linear in the pools' counts; other rows are left to rounding and cuts.
-    for i, domain in enumerate(ledger.domains):
-        if len(ledger.rows[i].right) > MAX_SPLIT_POOLS // 4:
+    for i, domain in enumerate(tally.domains):
+        if len(tally.rows[i].right) > MAX_SPLIT_POOLS // 4:
             continue
         finer = _number(np.stack([labels, domain.astype(np.int64)], axis=1))
         if int(finer.max(initial=0)) < MAX_SPLIT_POOLS:
@@ -76,7 +76,7 @@ def build_pools(packing: Packing) -> NodePools:
         if int(finer.max(initial=0)) < MAX_FREE_POOLS:
             labels = finer
     nodes = positions_by_group(labels, int(labels.max(initial=-1)) + 1)
-    along = {i: np.array([ledger.domains[i][part[0]] for part in nodes], np.int64) for i in split}
+    along = {i: np.array([tally.domains[i][part[0]] for part in nodes], np.int64) for i in split}
     return NodePools(labels.astype(np.int32), nodes, along, kinds, fit)
 
 
@@ -424,9 +424,9 @@ def _evenly_spaced(values: Sequence[int], most: int) -> list[int]:
     return [values[position] for position in np.linspace(0, len(values) - 1, most).astype(np.int64).tolist()]
 
 
-def pools_by_row_domain(ledger: RowTally, pools: NodePools, index: int) -> list[tuple[int, IntArray]] | None:
+def pools_by_row_domain(tally: RowTally, pools: NodePools, index: int) -> list[tuple[int, IntArray]] | None:
     """Return the node pools in each domain of a plugin constraint; None if a pool extends over several domains."""
     if index not in pools.along:
         return None
     of_pool = pools.along[index]
-    return [(d, np.flatnonzero(of_pool == d)) for d in range(len(ledger.rows[index].right))]
+    return [(d, np.flatnonzero(of_pool == d)) for d in range(len(tally.rows[index].right))]

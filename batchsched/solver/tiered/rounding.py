@@ -235,7 +235,7 @@ class RoundingResult:
     """
 
     packing: Packing
-    shortages: tuple[UnplacedPods, ...]
+    unplaced: tuple[UnplacedPods, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +270,7 @@ def round_to_nodes(
     # Trees first: they have the fewest places, and the model knows only the levels of whole gangs.
     trees = packing.trees.is_tree
     lost = {g for g in chosen if trees[g] and not packing.taken[g] and packing.place_gang(g) is None}
-    shortages = [
+    unplaced = [
         UnplacedPods(g, c, packing.room.waiting[c])
         for g in lost
         for c in packing.pod_classes_of_gang(g).classes
@@ -292,7 +292,7 @@ def round_to_nodes(
                 continue
             lost.add(order.gang)
         if placed < order.pods:
-            shortages.append(UnplacedPods(order.gang, order.class_index, order.pods - placed))
+            unplaced.append(UnplacedPods(order.gang, order.class_index, order.pods - placed))
     # A row may have been satisfied only by a gang that was withdrawn since.
     failed = withdraw_incomplete_or_violating_gangs(packing, [g for g in chosen if g not in lost])
     ejection = EjectingPlacer(packing, search)
@@ -303,7 +303,7 @@ def round_to_nodes(
     standing = [g for g, need in enumerate(packing.needs) if need > 0 and packing.taken[g]]
     withdraw_incomplete_or_violating_gangs(packing, standing)
     fill_packing(packing)
-    return RoundingResult(packing, tuple(shortages))
+    return RoundingResult(packing, tuple(unplaced))
 
 
 def add_elastic_pods_ejecting_lower_tiers(problem: Problem, solution: Solution) -> Solution:

@@ -134,7 +134,7 @@ class TieredRoundSolver:
             # The gap is compared only with a bound for what this solution places in the tiers above.
             near = self._bounded and self.best.gap <= self._budget.gap
             idle, gained = gained and not better, gained or better
-            if near or idle or not realised.shortages or self._units_left() <= 0:
+            if near or idle or not realised.unplaced or self._units_left() <= 0:
                 break
             self._learn(plan, realised)
         return self._result()
@@ -269,16 +269,16 @@ class TieredRoundSolver:
 
     def _learn(self, plan: TieredPlan, realised: RoundingResult) -> None:
         """Reduce each pool by its share of the pods that did not fit, and forbid the domains that were too full."""
-        for shortage in realised.shortages:
-            share = plan.split.pods[shortage.class_index]
+        for unplaced in realised.unplaced:
+            share = plan.split.pods[unplaced.class_index]
             total = float(share.sum())
             if total > 0:
                 for tier_solver in {id(c): c for c in (self._loose, self._full)}.values():
                     tier_solver.transport.reduce_pool_capacity(
-                        shortage.class_index, np.ceil(share * (shortage.pods / total))
+                        unplaced.class_index, np.ceil(share * (unplaced.pods / total))
                     )
             if self._full is not self._loose:
-                self._forbid(plan, shortage.gang)
+                self._forbid(plan, unplaced.gang)
 
     def _forbid(self, plan: TieredPlan, gang: int) -> None:
         """Forbid this combination of gangs in this domain."""

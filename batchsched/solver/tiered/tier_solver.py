@@ -32,7 +32,7 @@ MAX_STEP_EFFORT: float = 0.15
 MIN_BOUND_EFFORT: float = 0.05
 """Deterministic units that a bound may always spend: without a bound there is no gap to report."""
 MAX_TIE_EFFORT: float = 0.02
-"""Deterministic units for maximising the number of gangs among equal tier values."""
+"""Deterministic units for maximising the number of gangs among equal objectives."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -333,7 +333,7 @@ class TierSolver:
         return PoolSplit(np.zeros((classes, self.aggregate.pools.pool_count)), 0.0)
 
     def _ties(self, values: IntArray, split: PoolSplit) -> tuple[IntArray, PoolSplit]:
-        """Maximise the number of gangs among equal tier values."""
+        """Maximise the number of gangs among equal objectives."""
         aggregate = self.aggregate
         objective = np.zeros(aggregate.variable_count, np.int64)
         objective[aggregate.y] = 1
