@@ -274,7 +274,7 @@ class Decision(DecisionBase, frozen=True):
 
 
 def without_measured_durations(decision: Decision) -> Decision:
-    """Return a decision without its measured durations, so that `replay` can compare it."""
+    """Return a decision without measured durations, so that a replay can compare it with another decision."""
     account = msgspec.structs.replace(decision.solver, seconds=0.0, stages={})
     return msgspec.structs.replace(decision, solver=account)
 

@@ -51,7 +51,7 @@ def gang_namespace(identity: str) -> str:
 
 
 class GangPhase(StrEnum):
-    """The phase of a gang in its life, from Pending to Succeeded or Failed.
+    """The state of a gang: Pending, Reserved, Held, Scheduled, Running, Succeeded or Failed.
 
     The status of a PodGroup shows all phases except Reserved, which exists only within a session.
     """

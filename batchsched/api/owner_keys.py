@@ -34,7 +34,7 @@ _KEYS_OF_PODS: Final = frozenset({POD_GROUP_LABEL, SUB_GROUP_LABEL, USER_LABEL, 
 
 
 def unknown_owner_metadata_key_warnings(metadata: Mapping[str, object]) -> Iterator[str]:
-    """Yield a warning for each unknown label or annotation with batchsched's prefix in an owner's metadata.
+    """Yield a warning for each label or annotation of an owner with batchsched's prefix but an unknown name.
 
     Args:
       metadata: the metadata in the manifest of the owner; values of wrong types are skipped.
@@ -73,7 +73,10 @@ def is_spark_driver_without_application(pod: Pod) -> bool:
 
 
 def owner_title_for_messages(pod: Pod) -> str:
-    """Return the kind, namespace and name of a pod's controller as text for messages."""
+    """Return the kind, namespace and name of a pod's controller as text for messages.
+
+    For a pod without a controller, the text is a general description of an owner.
+    """
     owner = pod.metadata.controller
     if owner is None:
         return "the workload that creates the pods"

@@ -19,7 +19,7 @@ class ReservedClaimDevices(msgspec.Struct, frozen=True, gc=False):
 
 
 class ExtendedResourceClaim(msgspec.Struct, frozen=True, gc=False):
-    """A ResourceClaim that batchsched creates for a pod's extended resources, if DeviceClasses provide them.
+    """A ResourceClaim that batchsched creates for the extended resources that a pod gets from DeviceClasses.
 
     Args:
       key: the key under which the session reserves its devices.
@@ -49,7 +49,7 @@ class PodDevices(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReservedPodDevices(msgspec.Struct, frozen=True, gc=False):
-    """The devices that an earlier session reserved for a pod that it placed.
+    """A pod and the devices that an earlier session reserved for it.
 
     Args:
       pod: the `namespace/name` of the pod.

@@ -46,7 +46,7 @@ from batchsched.api.pod_devices import ReservedPodDevices
 
 @dataclass(frozen=True, slots=True)
 class HeldGangPod:
-    """A pod that has passed Reserve and waits at Permit; its resources on the node are reserved."""
+    """A pod that waits at Permit, and the node on which its resources are reserved."""
 
     pod: str  # namespace/name
     node: str

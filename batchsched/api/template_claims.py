@@ -19,10 +19,11 @@ UID_PREFIX_OF_HYPOTHETICAL_OBJECTS = "supposed-"
 
 
 def with_template_claims_of_hypothetical_pods(snapshot: Snapshot) -> Snapshot:
-    """Return the Snapshot with the missing ResourceClaims of hypothetical pods, created from their templates.
+    """Return the Snapshot with the missing ResourceClaims of pending pods that do not exist in a cluster.
 
-    Hypothetical pods are pending pods that do not exist in a cluster, but for example only in a manifest. In a
-    cluster, the resourceclaim controller creates the claims. A pod of a cluster that lacks a claim waits for it.
+    These hypothetical pods exist for example only in a manifest. Their claims are created from the
+    ResourceClaimTemplates that the pods name. In a cluster, the resourceclaim controller creates the claims. A pod of
+    a cluster that lacks a claim waits for it.
     """
     hypothetical_pods = [
         pod for pod in snapshot.pods if not pod.node and pod.spec.resource_claims and is_hypothetical_pod(pod)
@@ -42,7 +43,7 @@ def with_template_claims_of_hypothetical_pods(snapshot: Snapshot) -> Snapshot:
 
 
 def is_hypothetical_pod(pod: Pod) -> bool:
-    """Return whether a pod does not exist in a cluster: it has no UID, or a UID that batchsched made up."""
+    """Return whether a pod exists in no cluster: it has no UID, or a UID that marks hypothetical pods."""
     return not pod.metadata.uid or pod.metadata.uid.startswith(UID_PREFIX_OF_HYPOTHETICAL_OBJECTS)
 
 

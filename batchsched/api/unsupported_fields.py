@@ -61,7 +61,7 @@ class UnsupportedAnnotation:
     met_by_gang: bool = False
 
     def is_met_by_other_means(self, pod: Pod, pod_group: PodGroup | None) -> bool:
-        """Return whether the constraint of the annotation is met by other means, such as the pod's PodGroup."""
+        """Return whether Kueue or the pod's PodGroup ensures the constraint that the annotation states."""
         return (
             # Until Kueue has set the node selector of such a pod, a scheduling gate holds the pod.
             (self.met_by_kueue and KUEUE_PLACED in pod.labels)

@@ -70,7 +70,10 @@ def main() -> None:
 
 
 def complete_for_kubectl() -> None:
-    """Print the completions of a `kubectl batchsched` command line; kubectl runs this as a script."""
+    """Print the completions of a `kubectl batchsched` command line in the format that kubectl reads.
+
+    kubectl runs this function as the script `kubectl_complete-batchsched`.
+    """
     import typer
 
     from batchsched.cli.app import app

@@ -51,7 +51,9 @@ def _request_completion(root: Any, instruction: str) -> None:
 
 
 def print_kubectl_completions(root: Any, words: list[str]) -> None:
-    """Print the completions of a command line in the format for kubectl plugins: one per line, then `:0`.
+    """Print the completions of a command line, one per line, as kubectl reads them from its plugins.
+
+    The last line is `:0`, the default directive for completions in kubectl.
 
     Args:
       root: the command of the whole program.

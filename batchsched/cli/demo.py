@@ -252,7 +252,7 @@ def _print_results(report: Path, results: list["RunResult"], workload: "Workload
 
 
 def trade_off_sentences(outcomes: Sequence["RunOutcome"]) -> tuple[str, ...]:
-    """Return sentences that each compare the last policy with one of the other policies.
+    """Compare the last policy with each of the other policies, and return one sentence per comparison.
 
     Each sentence states what the last policy improves and what it worsens.
     """

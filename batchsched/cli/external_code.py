@@ -34,9 +34,9 @@ class _RegisteredCode:
 
 
 def external_failure_message(error: BaseException) -> str | None:
-    """Return an error message if a policy or plugin of another package than batchsched raised the exception.
+    """Return an error message if a policy or plugin that is not part of batchsched raised the exception.
 
-    The result is None for all other exceptions.
+    Return None for all other exceptions.
 
     Errors of worker processes contain their tracebacks as text only, so that the text is searched.
     """

@@ -54,7 +54,7 @@ class TemplatePart:
     repeated: "tuple[str | TemplatePart, ...] | None" = None
 
     def render(self, value: Any) -> str:
-        """Return the text that this expression prints for `value`, the value at which its path starts."""
+        """Return the text that this expression prints if its path is followed from `value`."""
         values = follow_path(self.path, value)
         if self.repeated is None:
             return " ".join(_text(found) for found in values)
@@ -63,7 +63,7 @@ class TemplatePart:
 
 @dataclass(frozen=True, slots=True)
 class JsonPathTemplate:
-    """A parsed JSONPath template."""
+    """A parsed JSONPath template: its plain texts and its expressions, in order."""
 
     parts: tuple[str | TemplatePart, ...]
 
@@ -73,7 +73,9 @@ class JsonPathTemplate:
 
 
 def parse_jsonpath(template: str) -> JsonPathTemplate:
-    """Parse a JSONPath template. A template that consists of one path needs no braces.
+    """Parse a JSONPath template in the dialect of kubectl, such as `{.items[*].metadata.name}`.
+
+    A template that consists of one path needs no braces.
 
     Raises:
       InvalidInput: the template is not in the dialect of kubectl.
@@ -104,7 +106,7 @@ def parse_jsonpath(template: str) -> JsonPathTemplate:
 
 
 def follow_path(path: Sequence[Selector], value: Any) -> list[Any]:
-    """Return the values that a path selects, starting from `value`."""
+    """Return all values that the steps of a JSONPath path reach from `value`."""
     values = [value]
     for select in path:
         values = [found for start in values for found in select(start)]

@@ -122,7 +122,7 @@ def run(
 
 @contextmanager
 def name_scenario_in_errors(scenario: Path) -> Iterator[None]:
-    """Return a context manager that adds the scenario's path to errors that name no file and no option.
+    """Context manager: add the scenario's path to errors that name neither a file nor an option.
 
     Raises:
       InvalidInput: the code in the `with` block raised it.

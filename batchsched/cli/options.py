@@ -183,10 +183,9 @@ def check_writable(file: Path | None) -> Path | None:
 
 
 def check_replaces_only_dump_or_session(file: Path | None) -> Path | None:
-    """Check that a command may write its dump or session file to a path, and return the path.
+    """Check that an output file replaces at most an empty file, a dump or a session file; return its path.
 
-    A file at the path is replaced only if it is empty, or an earlier dump or session file. Therefore a mistake in the
-    path costs no manifests.
+    Therefore a mistake in the path cannot overwrite manifests.
 
     Raises:
       BadParameter: the path cannot be written, or it is a file of another kind.

@@ -51,7 +51,7 @@ _FIGURES = {
 def print_simulation_result(
     name: str, policies: Sequence[Sequence["RunOutcome"]], output: OutputFormat
 ) -> None:
-    """Print the measures of each simulated policy, such as its mean wait.
+    """Print the result of `batchsched simulate`: measures of each policy, and the gangs that did not finish.
 
     For several sequences of a trace, it also prints how much the mean slowdown of each policy differs from that of
     the first policy.
@@ -378,7 +378,7 @@ class PolicyComparison:
 
 
 def compare_policies_in_result_folders(base: str, other: str) -> tuple[PolicyComparison, ...]:
-    """Compare two folders of results of the lab, or two policies in the same or in different folders.
+    """Compare the results of two policies, or of each policy that two result folders have in common.
 
     Each argument has the form DIR or DIR:POLICY. The form :POLICY, only for `other`, means a policy in the folder of
     `base`. If only one argument names a policy, this policy is compared in both folders. If no argument names a policy,

@@ -326,7 +326,7 @@ def _decision_rows(
 
 
 def print_plugin_timings(timings: "Timings") -> None:
-    """Print the total durations of plugin calls on standard error, the longest first."""
+    """Print the total durations of the measured plugin calls on standard error, the longest first."""
     slowest = sorted(timings.items(), key=lambda item: -item[1][1])
     rows = [
         (plugin, point, str(calls), f"{seconds * 1e3:.2f}", f"{seconds / calls * 1e6:.0f}")

@@ -178,9 +178,9 @@ def _check_queue_name(name: str, view: "QueueTreeReport", session: "DecidedSessi
 
 
 class PendingGangExplanation(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A pending gang of a queue, with the refusal if the next session would refuse the gang.
+    """A pending gang of a queue, with the refusal that it would get in the next session.
 
-    Without a refusal, the next session would place the gang.
+    The refusal is None if the next session would place the gang.
     """
 
     gang: "PendingGangReport"

@@ -54,7 +54,7 @@ class ResultsServerOptions:
             ) from error
 
     def access_control(self) -> StaticTokenAccess:
-        """Return the access control of the server, which requires the token in the token file, if one is set.
+        """Return the access control of the server: each request must contain the token from the token file.
 
         Without a token file, all users of this machine may read.
 

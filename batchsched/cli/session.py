@@ -293,7 +293,7 @@ class Stopwatch(Telemetry):
 
     @property
     def seconds_by_stage(self) -> dict[str, float]:
-        """The total seconds of each stage of the command; the stages are in the order of their first end."""
+        """The total seconds of each stage of the command, in the order in which the stages first ended."""
         return {name: round(seconds, _DIGITS) for name, seconds in self._seconds.items()}
 
     def stage_seconds(self, stage: str) -> float:

@@ -396,7 +396,7 @@ def _outcome(run: "PlannedRun", drawn: str | None) -> "RunOutcome":
 def parse_compared_policies(
     policies: Sequence[str], base: Profile, changes: Mapping[str, Any]
 ) -> "tuple[ComparedPolicy, ...]":
-    """Return the policies to simulate that the command line names, each with its whole profile.
+    """Parse the `--policy` options of a simulation into policies, each with its whole profile.
 
     Args:
       policies: names, with optional arguments: `headroom:share=0.25,patience=3`. Empty: the profile's own policy.

@@ -16,7 +16,9 @@ KubernetesVersion = Literal["1.36", "1.37"]
 
 @dataclass(frozen=True, slots=True)
 class DeviceRules:
-    """The behavior of the plugin DynamicResources in one Kubernetes release (default: 1.36).
+    """The behavior of DynamicResources in one Kubernetes release, as far as it differs between releases.
+
+    The defaults of the fields are the behavior in 1.36.
 
     Args:
       counters_by_pool_name: pools of different drivers with the same name share counters.
@@ -40,7 +42,9 @@ class DeviceRules:
 
 @dataclass(frozen=True, slots=True)
 class KubernetesRelease:
-    """The behavior of kube-scheduler in one Kubernetes release (default: 1.36).
+    """The behavior of kube-scheduler in one Kubernetes release, as far as it differs between releases.
+
+    The defaults of the fields are the behavior in 1.36.
 
     Args:
       earlier_plugins: pairs of default plugins; the first is called directly before the second. All other default

@@ -260,7 +260,7 @@ class Profile(StrictModel):
 
     @property
     def kubernetes_release(self) -> KubernetesRelease:
-        """The Kubernetes release that the profile follows: its plugins behave as in that kube-scheduler."""
+        """The behavior of the Kubernetes release that the plugins of the profile follow."""
         return RELEASES[self.kubernetes_version]
 
     def gang_order_has_effect(self, *, entitled: bool) -> bool:

@@ -119,7 +119,7 @@ def phase_from_pods_and_permit(minimum: int, counts: GangStatusInput, record: Ga
 def next_phase(
     before: GangPhase, minimum: int, counts: GangStatusInput, record: GangStatusRecord
 ) -> GangPhase:
-    """Return the next phase of a gang after its pods changed. Succeeded and Failed are final.
+    """Compute the new phase of a gang from its pods and its previous phase. Succeeded and Failed are final.
 
     Raises:
       IllegalStateChange: No series of legal moves leads from the previous phase to the phase according to the pods.

@@ -39,7 +39,7 @@ _NOT_FOUND: Final = 404
 
 
 class WriteDelay:
-    """The delay of status and Event writes while pods are being bound, which is at most one second.
+    """The component that delays status and Event writes by at most one second while pods are being bound.
 
     Args:
       clock: The clock.
@@ -70,7 +70,7 @@ class EventObjectReference(msgspec.Struct, frozen=True, gc=False, rename="camel"
 
 
 def object_reference(resource: ApiResource, namespace: str, name: str, uid: str) -> EventObjectReference:
-    """Return a reference to an object for use in Events about this object."""
+    """Return the reference by which Events name the object that they are about."""
     return EventObjectReference(resource.api_version, resource.kind, name, uid, namespace)
 
 

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class PeriodicWorker:
-    """A worker that repeats a piece of work in the event loop until the worker is stopped.
+    """The component that calls the function `run_once` periodically in the event loop, until it is stopped.
 
     Args:
       name: the name of the work in messages, such as `forecasts`.
@@ -59,7 +59,7 @@ class PeriodicWorker:
 
     @contextmanager
     def log_and_ignore_errors(self, failure: str) -> Iterator[None]:
-        """Return a context manager that logs an exception of a piece of work instead of passing it on.
+        """Return a context manager that logs an exception in its block, and does not raise it again.
 
         Args:
           failure: names the work in the message, such as `the forecast of profile batchsched failed`.

@@ -19,9 +19,9 @@ from batchsched.state.queue_usage import POD_COUNT
 
 
 def protection_limited_reasons_by_gang(state: ClusterState, now: float) -> Mapping[str, tuple[str, str]]:
-    """Return the reason and message of the condition `ProtectionLimited` for each PodGroup that gets it.
+    """Return a reason and a message for each running PodGroup with limited protection from eviction.
 
-    These are the running PodGroups that may be evicted in spite of their protection. The key is `namespace/name`.
+    These PodGroups get the condition `ProtectionLimited`. The result has them by `namespace/name`.
 
     Args:
       state: The cluster.

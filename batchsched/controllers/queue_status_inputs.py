@@ -77,7 +77,7 @@ def _is_demand(state: ClusterState, gang: GangPods) -> bool:
 
 
 def all_queues_by_name(state: ClusterState) -> dict[str, Queue]:
-    """Return all queues by name, including the invalid queues that a Snapshot lacks."""
+    """Return all queues by name, including the invalid queues, which no Snapshot contains."""
     return {queue.name: queue for queue in state.list_objects(QUEUES)}
 
 
@@ -206,9 +206,9 @@ class RemainingQueueLimits:
         self._used = _usage_with_descendants(self._state, self._tree) if self._limits else {}
 
     def find_full_queue(self, gang: GangPods) -> str:
-        """Return the first queue with a limit that admits no further pod of the gang; "" if there is none.
+        """Return the name of a queue with a limit that allows no more pods of the gang; "" if there is none.
 
-        The queues are searched from the gang's queue up to the root.
+        The queues are searched from the gang's queue up to the root, and the first such queue is returned.
         """
         if not self._limits:
             return ""

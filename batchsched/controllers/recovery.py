@@ -67,7 +67,7 @@ class AssumedPodVerifier:
         self._reads: dict[str, asyncio.Task[None]] = {}
 
     def run_once(self, now: float) -> None:
-        """Start to read from the API server the assumed pods that no watch event has confirmed in time."""
+        """Start to read from the API server each assumed pod with an overdue confirmation of its binding."""
         for assumed in self._cache.overdue_assumed_pods(now):
             if assumed.pod not in self._reads:
                 self._reads[assumed.pod] = asyncio.create_task(self._verify(assumed))
@@ -172,7 +172,7 @@ class StaleGangController:
         )
 
     def run_once(self, now: float) -> None:
-        """Check changed gangs for missing pods, and start to evict the bound pods of stale gangs."""
+        """Check which changed gangs are partially bound, and start to evict the bound pods of stale gangs."""
         first_turn, self._first_turn = self._first_turn, False
         for identity in self._gangs_to_judge():
             try:

@@ -100,7 +100,7 @@ class GangStatusRecord:
 
 
 class RefusalHistory:
-    """The last refusal of each gang, by `namespace/name` of its PodGroup or single pod."""
+    """The status records of gangs that were refused or wait at Permit, by `namespace/name` of the gang."""
 
     def __init__(self) -> None:
         self._records: dict[str, GangStatusRecord] = {}

@@ -43,7 +43,7 @@ RESTART_SECONDS: Final = 30.0
 
 
 class Reporter:
-    """Reports decisions, bindings and evictions to users, as Events and in the status of objects.
+    """The component that reports decisions, bindings and evictions to users, by Events and status.
 
     Args:
       cache: The state of the cluster.

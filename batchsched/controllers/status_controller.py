@@ -56,7 +56,7 @@ ObjectWithUid = tuple[ObjectKey, str]
 
 
 class StatusController:
-    """The controller that writes the status of PodGroups and Queues, and `PodScheduled` of pending pods.
+    """The controller that writes the status of PodGroups and Queues, and the pod condition `PodScheduled`.
 
     Args:
       cache: The state of the cluster.
@@ -104,7 +104,7 @@ class StatusController:
         self._positions_generation = -1
 
     def request_status_updates(self, keys: Iterable[str]) -> None:
-        """Request status updates of PodGroups, and of the pending pods of those that were refused."""
+        """Queue the PodGroups of gangs, and the pending pods of refused gangs, for status updates."""
         for key in keys:
             if self._cache.get(POD_GROUPS, key) is not None:
                 self._queued[POD_GROUPS, key] = None
@@ -146,7 +146,7 @@ class StatusController:
         return gang is not None and bool(gang.placed_pods()) and not gang.has_pending_pods_and_lacks_minimum
 
     async def run_once(self) -> None:
-        """Queue changed PodGroups and Queues, and write the status of up to 100 queued objects."""
+        """Queue changed objects for status updates, and update the status of up to 100 queued objects."""
         async with self._turn:
             self._queue_changes()
             slots = asyncio.Semaphore(MAX_CONCURRENT_WRITES)

@@ -103,7 +103,7 @@ class GangTreeStatusInput:
 
 @dataclass(frozen=True, slots=True)
 class GroupCondition:
-    """A condition that is to be written to one PodGroup or CompositePodGroup of a tree.
+    """A condition that is to be written to one PodGroup or CompositePodGroup of Kubernetes.
 
     Args:
       resource, name, uid: the group.
@@ -151,7 +151,7 @@ def count_placed_by_subgroup(gang: GangPods) -> Counter[str]:
 
 @dataclass(frozen=True, slots=True)
 class DisruptedGroup:
-    """A PodGroup or CompositePodGroup of Kubernetes that evictions brought below its minimum."""
+    """A PodGroup or CompositePodGroup of Kubernetes that is below its minimum because pods were evicted."""
 
     resource: ApiResource
     namespace: str

@@ -54,7 +54,7 @@ class SearchBudget:
     spent: int = 0
 
     def spend(self, steps: int) -> None:
-        """Count the steps that the search for devices is about to take.
+        """Add steps to those already spent; raise `SearchBudgetExceeded` if the sum exceeds the maximum.
 
         Raises:
           SearchBudgetExceeded: these are more steps than the search may take.
@@ -485,7 +485,7 @@ class _Search:
 
 
 def remaining_counters(pool: DevicePool, ledger: DeviceLedger) -> Counters:
-    """Return the amount of each counter of a device pool that allocated devices leave unused."""
+    """Return the amount of each counter of a device pool minus the amounts that allocated devices consume."""
     remaining = {counter_set: dict(counters) for counter_set, counters in pool.counters.items()}
     for devices in (*pool.slices, pool.unreachable):
         for device in devices:

@@ -23,7 +23,7 @@ class InvalidCapacityRequest(Exception):
 
 
 def consumed_capacity(device: PoolDevice, requested: Mapping[str, Decimal]) -> dict[str, Decimal]:
-    """Return the amounts that a request consumes of the capacities of a device, by name of the capacity.
+    """Return the amount of each capacity of a device that a request consumes, by the name of the capacity.
 
     Raises:
       InvalidCapacityRequest: an amount is negative or too large.
@@ -39,7 +39,7 @@ def has_capacity(
     requested: Mapping[str, Decimal],
     used: Mapping[str, Decimal],
 ) -> bool:
-    """Return whether a device has each requested capacity, in an amount that is permitted and unused.
+    """Return whether a device has enough unused capacity for a request, in amounts that the device permits.
 
     Args:
       device: the device.

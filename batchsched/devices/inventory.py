@@ -100,7 +100,7 @@ class PoolDevice:
 
     @property
     def driver(self) -> str:
-        """The driver of the device."""
+        """The name of the driver that offers the device."""
         return self.pool.driver
 
     @property
@@ -214,9 +214,12 @@ class DeviceInventory:
                 yield key, name
 
     def slices_if_complete_pools_without_counters(self, node: Node) -> Sequence[ResourceSlice] | None:
-        """Return the ResourceSlices of a node; None if they are not all complete pools without counters.
+        """Return a node's ResourceSlices if each of them is a complete pool without counters; otherwise None.
 
         Most nodes have only such pools, and then the slices alone determine which devices the node can access.
+
+        The result is also None if two of the slices have the same driver, or if the inventory has a ResourceSlice that
+        is not restricted to a single node.
         """
         slices = self._of_node.get(node.name, ())
         if self._shared or not all(map(self._is_simple, slices)):

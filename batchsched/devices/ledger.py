@@ -40,7 +40,7 @@ class DeviceKey(NamedTuple):
 
 
 class DeviceUse(msgspec.Struct):
-    """The use of one device by allocated ResourceClaims.
+    """The current use of one device: the number of its allocations, and the capacity that they consume.
 
     Args:
       exclusive: number of claims that have the device for themselves.
@@ -54,11 +54,11 @@ class DeviceUse(msgspec.Struct):
 
     @property
     def is_free(self) -> bool:
-        """True if no ResourceClaim uses the device."""
+        """True if the device has no allocation, not even one that is reserved or held for a pod."""
         return not self.exclusive and not self.shares
 
     def add_or_remove_allocation(self, consumed: Amounts | None, *, shared: bool, sign: int) -> None:
-        """Count one more allocation of the device, or one less if `sign` is -1."""
+        """Count one more allocation of the device, or one fewer if `sign` is -1."""
         if not shared:
             self.exclusive += sign
             return
@@ -85,7 +85,7 @@ PodTest = Callable[[str, str], bool]
 
 
 def no_pod_is_bound(_pod: str, _uid: str) -> bool:
-    """Return False for every pod: the default test of a ledger that does not know which pods are bound."""
+    """Return False for every pod; this function is the default if it is unknown which pods are bound."""
     return False
 
 
@@ -103,9 +103,9 @@ class HeldAllocation:
 
 
 class DeviceLedger:
-    """A record of the devices in use.
+    """The record of all devices that are in use: allocated to ResourceClaims, or reserved or held for pods.
 
-    A device is in use by a ResourceClaim of the snapshot or by a pod that a session has placed.
+    Devices are reserved for pods that a session has placed, and held for nominated pods.
 
     Args:
       claims: the claims of the snapshot by `namespace/name`.
@@ -143,7 +143,7 @@ class DeviceLedger:
             self.reserve(reservation.pod, reservation.devices)
 
     def use_of(self, device: DeviceKey) -> DeviceUse:
-        """Return the present use of a device."""
+        """Return the current use of a device."""
         return self.uses.get(device, NO_USE)
 
     def reserved_allocation_of_claim(self, claim: str) -> AllocationResult | None:
@@ -350,7 +350,7 @@ class DeviceLedger:
         return claims_of_consumer
 
     def consumer_pod_keys_by_uid(self) -> Mapping[str, str]:
-        """Return the `namespace/name`, by UID, of each pod in `reservedFor` of an allocated ResourceClaim."""
+        """Return the `namespace/name` of pods for which allocated ResourceClaims are reserved, by pod UID."""
         return {
             consumer.uid: f"{claim.metadata.namespace or 'default'}/{consumer.name}"
             for claim in self.claims.values()
@@ -506,7 +506,7 @@ class DeviceLedger:
         is_reserved: PodTest,
         is_bound: PodTest = no_pod_is_bound,
     ) -> None:
-        """Reserve the devices that other profiles' ledgers reserve, and release those that they released.
+        """Reserve the devices that the ledgers of other profiles reserve; release what they have released.
 
         Args:
           ledgers: the ledgers of the other profiles.

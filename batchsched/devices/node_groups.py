@@ -70,7 +70,7 @@ class NodeGroupsByDevices:
         return self._shared_generation
 
     def group_numbers(self, names: frozenset[str] | None) -> IndexArray:
-        """Return an array [N] with the number of each node's group; all nodes of a group have equal devices.
+        """Return an array with the group number of each node; all nodes of a group have equal devices.
 
         Args:
           names: names of the attributes and capacities that the claims read; None for all.

@@ -25,9 +25,9 @@ MAX_EXPRESSIONS_LENGTH: Final = 64 * 1024
 
 
 class AllocationError(Exception):
-    """Raised if a ResourceClaim cannot be allocated on any node, because an object is invalid.
+    """Raised if no node can satisfy a ResourceClaim, because the claim or another object is invalid.
 
-    The object is the claim itself, its DeviceClass or a ResourceSlice.
+    The other object is a DeviceClass or a ResourceSlice. A claim that exceeds a limit counts as invalid, too.
     """
 
 
@@ -40,7 +40,7 @@ class NodeRefused(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ResolvedDeviceRequest:
-    """A device request of a ResourceClaim, or one alternative of a request with `firstAvailable`.
+    """A device request, or one of its alternatives in `firstAvailable`, together with its DeviceClass.
 
     Args:
       name: the name of the request or of the alternative.

@@ -130,7 +130,7 @@ def compile_selector(expression: str) -> CelSelector:
 
 
 def estimate_evaluation_work(expression: str) -> int:
-    """Return an estimate of the cost of evaluating a CEL expression once, too high rather than too low.
+    """Return an upper estimate of the cost of evaluating a CEL expression once.
 
     The unit is a step of the search for devices, which takes about a microsecond.
 

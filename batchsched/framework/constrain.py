@@ -75,7 +75,7 @@ class CandidateSet:
         return batch
 
     def register_partition(self, domains: IndexArray) -> int:
-        """Store a division of the nodes into domains, and return its number for use in linear constraints.
+        """Register a division of the nodes into domains; return the number by which rows refer to it.
 
         `domains` [N] has the domain of each node; -1 marks a node without a domain.
         """
@@ -94,13 +94,15 @@ def pod_limit_row(
     right: IntArray,
     relief: RowRelief | None = None,
 ) -> ConstraintRow:
-    """Return a linear constraint that limits the sum of the weights of the pods in each topology domain.
+    """Return a linear constraint that limits a weighted number of pods in each topology domain.
+
+    Each pod of a candidate counts with the candidate's coefficient.
 
     Args:
       plugin: the plugin that adds the row.
       reason: the message if the row excludes a placement.
-      partition: the number of the partition of the nodes.
-      coefficients: index of a candidate → weight of each of its pods.
+      partition: the number of a registered partition of the nodes into domains, EVERY_NODE or ALL_NODES.
+      coefficients: index of a candidate → how much each of its pods counts.
       right: [D] the limit of each domain.
       relief: by how much evictions raise the limits.
     """
@@ -118,7 +120,7 @@ def pod_limit_row(
 def exclusion_row(
     plugin: str, reason: str, candidates: CandidateSet, classes: Sequence[int], nodes: BoolArray
 ) -> ConstraintRow:
-    """Return a linear constraint that forbids candidate pods on some nodes.
+    """Return a linear constraint that forbids the given candidate pods on the given nodes.
 
     `classes` has the indexes of the candidates. `nodes` [N] is True for each node on which their pods are forbidden.
     """
@@ -127,10 +129,10 @@ def exclusion_row(
 
 
 def sum_by_domain(codes: IndexArray, counts: IntArray, domains: int) -> IntArray:
-    """Return an array [D+1] with the sum of `counts` over the nodes of each topology domain.
+    """Return for each topology domain the sum of its nodes' counts.
 
-    The last entry is the sum over all nodes without a domain. `codes` [N] has the domain of each node, -1 for none.
-    `counts` [N] has one number for each node.
+    The result [D+1] has one entry for each of the D domains. The last entry is the sum over all nodes without a domain.
+    `codes` [N] has the domain of each node, -1 for none. `counts` [N] has one number for each node.
     """
     return np.bincount(codes % (domains + 1), weights=counts, minlength=domains + 1).astype(np.int64)
 
@@ -162,9 +164,10 @@ class ConstraintDomains:
         return cls(batch.register_partition(place[codes]), used.astype(np.int32))
 
     def row_limits(self, values: IntArray, elsewhere: int = UNLIMITED) -> IntArray:
-        """Return an array [rows] with the limit of each row: the number in `values` for the row's domain.
+        """Return the limit of each linear constraint (row), given the limit of each topology domain.
 
-        Each row is one linear constraint. `elsewhere` is the limit of a row for a node without a domain.
+        The result [rows] has for each row the entry of `values` for its domain. `elsewhere` is the limit of a row for a
+        node without a domain.
         """
         filled = np.append(values, elsewhere)
         return filled[np.where(self.codes < 0, len(values), self.codes)]

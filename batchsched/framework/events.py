@@ -134,7 +134,7 @@ class ClusterEvent:
         return self.resource is EventResource.ANY
 
     def includes(self, event: "ClusterEvent") -> bool:
-        """Return True if a plugin that registered this `ClusterEvent` is to be called for the change `event`."""
+        """Return True if this event, as registered by a plugin, covers the change `event` of an object."""
         return self.is_wildcard or (self.resource is event.resource and bool(self.action & event.action))
 
 
@@ -194,9 +194,10 @@ def queue_if_node_begins_to_pass(passes: Callable[[Pod, Node], bool]) -> HintFun
 
 
 def queue_if_changed(read: Callable[[Any], object]) -> HintFunction:
-    """Return a hint function that answers Queue if `read` returns different values before and after a change.
+    """Return a hint function that answers Queue if a change alters the value that `read` returns.
 
-    The function also answers Queue if the object was added or deleted.
+    `read` is called with the object as it was before the change and as it is after it. The hint function also answers
+    Queue if the object was added or deleted.
     """
 
     def hint_of_change(_pod: Pod, old: Any, new: Any) -> Hint:

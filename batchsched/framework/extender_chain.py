@@ -142,7 +142,7 @@ def decode_extender_filter_answer(body: str, *, by_name: bool) -> ExtenderFilter
 
 
 def decode_scores(body: str) -> list[tuple[str, int]]:
-    """Return the (node name, score) pairs of an extender's answer to the prioritize verb, in its order.
+    """Return the (node name, score) pairs in an extender's answer to the prioritize verb.
 
     Raises:
       InvalidExtenderAnswer: the answer has another format.
@@ -274,7 +274,11 @@ class ExtenderChain:
         return refused
 
     def prioritize(self, pod: Pod, places: IndexArray, table: NodeTable) -> IntArray:
-        """Return for each node the weighted sum of its scores from extenders, without those of plugins."""
+        """Return for each node the weighted sum of the scores that the extenders gave it.
+
+        Scores from 0 to 10 become scores from 0 to 100 before they are weighted. The scores of plugins are not
+        included. If an extender fails, its scores are missing in the sum.
+        """
         total = np.zeros(len(places), np.int64)
         index_of = {table.names[place]: number for number, place in enumerate(places)}
         for extender in self._extenders:

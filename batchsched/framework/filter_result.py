@@ -36,7 +36,7 @@ class FilterResult:
     outside: BoolArray | None = None
 
     def restricted_to(self, allowed: BoolArray) -> "FilterResult":
-        """Return a copy of the filter result in which only the nodes in `allowed` [N] can be feasible."""
+        """Return a copy of the filter result, in which nodes with False in `allowed` [N] are not feasible."""
         outside = ~allowed if self.outside is None else self.outside | ~allowed
         return replace(self, fits=self.fits & allowed, outside=outside)
 
@@ -139,5 +139,5 @@ def fit_error_message(nodes: int, parts: Sequence[str]) -> str:
 
 
 def no_refusals(count: int) -> IndexArray:
-    """Return the value of `FilterResult.refused_by` for nodes that no plugin refuses: `count` entries -1."""
+    """Return a `FilterResult.refused_by` for `count` nodes that no plugin refuses: an array of -1."""
     return np.full(count, -1, np.int32)

@@ -50,16 +50,16 @@ class SignaturePlugin(Protocol):
     """
 
     def signature(self, pod: Pod) -> Hashable:
-        """Return a hashable value that contains everything that the plugin reads of a pod's spec, except its requests.
+        """Return a hashable value made of all parts of a pod's spec that the plugin reads.
 
-        The session adds the resource requests, the namespace and the labels that selectors read, so that no class
-        spans two namespaces.
+        It need not contain the resource requests: the session adds them, the namespace, and the labels that selectors
+        read, so that no class spans two namespaces.
         """
 
 
 @runtime_checkable
 class SelectorLabelKeysPlugin(Protocol):
-    """A plugin that declares which pod label keys the selectors in a pod's spec read.
+    """A plugin that declares the pod label keys that occur in the selectors of a pod's spec.
 
     Other labels do not separate pods into classes.
     """
@@ -70,7 +70,7 @@ class SelectorLabelKeysPlugin(Protocol):
 
 @runtime_checkable
 class ObjectSelectorLabelKeysPlugin(Protocol):
-    """A plugin that declares which pod label keys the selectors of Services or similar objects read."""
+    """A plugin that declares the pod label keys in the selectors of Services and similar objects."""
 
     def object_selector_label_keys(self, snapshot: Snapshot) -> frozenset[str]:
         """Return the pod label keys in the selectors of Services and other objects of the cluster."""
@@ -163,7 +163,7 @@ class BulkFilterPlugin(Protocol):
     def allows_bulk_placement(
         self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray
     ) -> bool:
-        """Return True if every node in `nodes` can get its number of pods in `counts`, all at the same time.
+        """Return True if `counts[i]` equal pods may be placed on each node `nodes[i]`, all of them together.
 
         A node is in `nodes` once. Return True only if `filter`, called before each of these pods with the earlier
         ones in place, would refuse none of them. The method may be called without a PreFilter before it.
@@ -200,7 +200,7 @@ class NodeDryRun(Protocol):
         """Remove a pod from the node of this dry run."""
 
     def run_filters(self) -> Status:
-        """Call all Filters for the pending pod on the node, with and without the node's nominated pods.
+        """Call the Filters for the pending pod on the node, with and without the node's nominated pods.
 
         Return the first refusal, or Success.
         """
@@ -214,7 +214,7 @@ class CandidateNodesDryRun(Protocol):
 
     @property
     def node_indexes(self) -> tuple[int, ...]:
-        """The indexes in the node table of the nodes in this dry run.
+        """The nodes of this dry run, as indexes into the node table.
 
         The arguments `rows` of the other methods are positions in this tuple.
         """
@@ -261,7 +261,7 @@ class PostFilterHandle(Protocol):
         """Return the priority that preemption uses for a pod."""
 
     def potential_victims(self, node: int) -> Sequence[Pod]:
-        """Return the pods on a node that may be evicted for the pending pod: of lower priority and not protected."""
+        """Return the pods on a node that have lower priority than the pending pod and are not protected."""
 
     def start_node_dry_run(self, node: int) -> NodeDryRun:
         """Start a dry run of evictions on one node."""
@@ -273,7 +273,10 @@ class PostFilterHandle(Protocol):
         """
 
     def call_extenders(self, victims: Mapping[str, NodeVictims]) -> Mapping[str, NodeVictims]:
-        """Call the extenders' preempt verb with the proposed victims on each node, and return the extenders' choice."""
+        """Send the proposed victims on each node to the extenders; return the victims that they choose.
+
+        The extenders may replace victims, and may drop nodes.
+        """
 
 
 @runtime_checkable
@@ -306,13 +309,13 @@ class ConstrainPlugin(Protocol):
 
 @runtime_checkable
 class PreScorePlugin(Protocol):
-    """A plugin that is called with all feasible nodes of a pod class before its Score is called.
+    """A plugin that is called with all feasible nodes of a pod class before the nodes are scored.
 
     If the plugin returns Skip, its Score is not called.
     """
 
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
-        """Prepare the plugin's Score for a pod class and its feasible nodes, and return a status.
+        """Compute what Score needs for a pod class and its feasible nodes, and return a status.
 
         After a lasting Skip, the method is not called for other pods of the class with the same feasible nodes until a
         Node object changes.
@@ -367,16 +370,16 @@ class ReservePlugin(Protocol):
 
 @runtime_checkable
 class NominatedPodPlugin(Protocol):
-    """A plugin that reserves something besides CPU and memory for a nominated pod on its node, such as devices.
+    """A plugin that reserves resources other than CPU and memory, such as devices, for nominated pods.
 
     The session calls it for nominated pods that it has not placed, before it places gangs of lower tiers.
     """
 
     def hold_for_nominated_pod(self, pod: Pod, node: int, nodes: NodeTable) -> None:
-        """Reserve resources such as devices on the node of a nominated pod, unless they are already used."""
+        """Reserve what a nominated pod needs on its node, such as devices, if it is still available."""
 
     def stop_holding_for_nominated_pod(self, pod: Pod, nodes: NodeTable) -> None:
-        """Release what `hold_for_nominated_pod` has reserved for a pod, if anything."""
+        """Release everything that `hold_for_nominated_pod` has reserved for a pod."""
 
 
 @runtime_checkable

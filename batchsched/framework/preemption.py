@@ -41,7 +41,7 @@ from batchsched.framework.status import (
 
 
 class DryRunNodes(Nodes):
-    """A view of n nodes with the requested resources in a dry run instead of those in the node table."""
+    """A view of n nodes that shows the requested resources of a dry run, not of the node table."""
 
     __slots__ = ("_nonzero", "_requested")
 
@@ -88,14 +88,14 @@ class PipelineCandidateNodesDryRun:
         self._nonzero = table.nonzero_requested[self._nodes_of_rows]
 
     def add_pods(self, rows: IndexArray, pods: Sequence[Pod]) -> None:
-        """Add each pod to one node of this dry run; `rows` has the position of its node in `node_indexes`.
+        """Add each pod `pods[i]` to the node `node_indexes[rows[i]]` of this dry run.
 
-        A position may occur several times. The pods are on nodes of the table.
+        A node may get several pods. The pods are on nodes of the table.
         """
         self._change(rows, pods, 1)
 
     def remove_pods(self, rows: IndexArray, pods: Sequence[Pod]) -> None:
-        """Remove each pod from one node of this dry run; `rows` has the position of its node in `node_indexes`."""
+        """Remove each pod `pods[i]` from the node `node_indexes[rows[i]]` of this dry run."""
         self._change(rows, pods, -1)
 
     def _change(self, rows: IndexArray, pods: Sequence[Pod], sign: int) -> None:
@@ -239,7 +239,7 @@ class PipelineNodeDryRun:
         self._change(pod, self._state, come=False)
 
     def run_filters(self) -> Status:
-        """Call all Filters for the pending pod on the node, with and without the node's nominated pods.
+        """Call the Filters for the pending pod on the node, with and without the node's nominated pods.
 
         Return the first refusal, or Success.
         """
@@ -247,7 +247,7 @@ class PipelineNodeDryRun:
         return crowded if not crowded.ok else self._ask(self._state)
 
     def run_filters_with_nominated_pods(self) -> Status:
-        """Call all Filters for the pending pod while the nominated pods that compete with it are on the node.
+        """Call the Filters for the pending pod while the nominated pods that compete with it are on the node.
 
         Return the first refusal, or Success. Return Success also if no nominated pod competes with the pod.
         """
@@ -383,7 +383,9 @@ class PreemptionHandle:
         )
 
     def call_extenders(self, victims: Mapping[str, NodeVictims]) -> Mapping[str, NodeVictims]:
-        """Call the extenders' preempt verb with the proposed victims on each node, and return the extenders' choice.
+        """Send the proposed victims on each node to the extenders; return the victims that they choose.
+
+        The extenders may replace victims, and may drop nodes.
 
         Raises:
           ExtenderError: an extender that may not be ignored failed.
@@ -401,7 +403,7 @@ def apply_nominations_and_extenders(
     allowed: BoolArray | None = None,
     sampling: NodeSampler | None = None,
 ) -> FilterResult:
-    """Return the filter result without the nodes that nominated pods, sampling or extenders exclude.
+    """Exclude feasible nodes because of nominated pods, sampling and extenders; return the new filter result.
 
     Nodes keep capacity for nominated pods of equal or higher priority. If the pod itself is nominated for a node and
     fits there, no other node is considered, and the sampling position for the next pod does not move.
@@ -440,6 +442,8 @@ def restrict_to_nominated_node(scan: FilterResult, pod: PodClass, table: NodeTab
 
 def refuse_nodes_needed_by_nominated_pods(handle: PreemptionHandle) -> FilterResult:
     """Refuse each node on which the pod does not fit in addition to the nominated pods; return the new filter result.
+
+    Only nominated pods of equal or higher priority count.
 
     For the pod's own nominated node, only the Filters count, even if PreFilter excludes the node.
 
@@ -483,7 +487,7 @@ def _refused(scan: FilterResult, node: int, refusal: Status) -> FilterResult:
 
 
 def run_postfilters(handle: PreemptionHandle) -> PostFilterAnswer:
-    """Call the PostFilter plugins for a pod without a feasible node.
+    """Call the PostFilter plugins for a pod without a feasible node, and return their combined answer.
 
     The first Success is the answer. UnschedulableAndUnresolvable and Error end the chain. Otherwise the reasons of
     all plugins are joined, and the last plugin that sets or clears the nomination decides about it.

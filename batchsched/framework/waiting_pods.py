@@ -88,5 +88,8 @@ class WaitingPods:
         self._gangs.pop(gang, None)
 
     def is_gang_allowed(self, gang: str) -> bool:
-        """Return True if no plugin makes a pod of the gang wait at Permit any more."""
+        """Return True if all Permit plugins have allowed all waiting pods of a gang.
+
+        Return True also if the gang has no waiting pods.
+        """
         return not any(waiting.until for waiting in self._gangs.get(gang, {}).values())

@@ -52,7 +52,7 @@ class ApiResource:
         return ".".join(part for part in (self.plural, self.group) if part)
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """Return the URL path of the collection, of its object `name`, or of a subresource of the object.
+        """Return the URL path of the collection, of one object in it, or of a subresource of this object.
 
         Names are percent-encoded: a name with a slash or a control character must not change the request.
         """
@@ -74,7 +74,7 @@ def plural_of_kind(kind: str) -> str:
 
 
 def api_resource(kind: ObjectKind) -> ApiResource:
-    """Return the API resource under which objects of a kind are listed."""
+    """Return the API resource of a kind of object, such as the resource `pods` for the kind `Pod`."""
     return ApiResource(kind.api_version, plural_of_kind(kind.name), kind.name, kind.namespaced)
 
 

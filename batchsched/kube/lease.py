@@ -110,7 +110,7 @@ class LeaderElector:
         _LOG.info("%s leads (%s)", self.identity, self.lease_key)
 
     async def renew_until_lost(self) -> None:
-        """Renew the Lease periodically. Return when the Lease has expired, because another replica may then lead."""
+        """Renew the Lease periodically, and return when it has expired. Another replica may then lead."""
         while True:
             await self._clock.sleep(min(self._terms.retry, max(0.0, self.remaining_seconds())))
             if not await self._try(self._renew) and self.remaining_seconds() <= 0:

@@ -28,7 +28,10 @@ _LIST: Final = msgspec.json.Decoder(_List)
 async def list_page(
     connection: Connection, path: str, query: Mapping[str, str], deadline: float = _DEADLINE
 ) -> _List:
-    """Return one page of a list of the API, or the whole list if the query has no limit. Raises as `list_pages`."""
+    """Return one page of a collection of the API, or the whole collection if the query has no `limit`.
+
+    Raises as `list_pages`.
+    """
     return _LIST.decode(await connection.request("GET", path, query=query, deadline=deadline))
 
 

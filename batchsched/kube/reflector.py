@@ -238,15 +238,15 @@ class Reflector:
         _LOG.warning("%s: its resourceVersion could not be verified", self.resource.plural)
 
     async def wait_for_list(self) -> None:
-        """Wait until the collection has been listed again, if a list is in progress or requested.
+        """Wait until the collection has been listed, if it must be listed; otherwise return at once.
 
-        Sessions need not wait for an optional kind.
+        For an optional kind, return at once as well, because sessions need not wait for it.
         """
         if self._must_list and self.is_required and not self.forbidden:
             await self.wait_until_up_to_date()
 
     def request_relist(self) -> None:
-        """List the collection again as soon as possible, because the API server was restored from a backup."""
+        """Make `run` list the collection again at once, because the API server was restored from a backup."""
         self._list_again = True
         _end(self._watching)
         _end(self._pausing)

@@ -33,7 +33,7 @@ class WriteFence(Protocol):
     """The check that permits writes to the API server only while this replica holds the leader Lease."""
 
     def remaining_seconds(self) -> float:
-        """Return for how many seconds this replica may still write; 0 or less means that another replica may lead."""
+        """Return the seconds for which this replica may still write; at 0 or less, another may lead."""
         ...
 
 
@@ -288,7 +288,7 @@ class _VolumeClaim(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class VolumeClaims:
-    """Functions that look up PersistentVolumeClaims in the local cluster state, and replace them there.
+    """A pair of functions that find PersistentVolumeClaims in the cluster state, and replace them there.
 
     Args:
       handle_claim: receives each claim that is read or written, as JSON.

@@ -50,7 +50,7 @@ class _Change:
 
     @property
     def change_text(self) -> str:
-        """The change of a measure in words, such as: mean wait 12 times shorter (0.74 h instead of 8.6 h)."""
+        """How a measure differs, in words, such as: mean wait 12 times shorter (0.74 h instead of 8.6 h)."""
         base, other = self.measure.format_values((self.base, self.other))
         name = self.measure.title_in_sentence
         if self.measure.is_duration:
@@ -63,27 +63,33 @@ class _Change:
 
     @property
     def before_and_after_text(self) -> str:
-        """The name of the measure with both values, such as: mean wait (8.6 h → 1.4 h)."""
+        """The name of the measure and its values under both policies, such as: mean wait (8.6 h → 1.4 h)."""
         show = self.measure.show
         return f"{self.measure.title_in_sentence} ({show(self.base)} → {show(self.other)})"
 
     @property
     def relative_size(self) -> float:
-        """The absolute change as a fraction of the larger of the two values; 0 if both are 0."""
+        """The absolute difference between the values of the two policies, as a fraction of the larger value.
+
+        The fraction is 0 if both values are 0.
+        """
         larger = max(abs(self.base), abs(self.other))
         return abs(self.other - self.base) / larger if larger else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """The conclusion of a report: its sentences, and a note on their limits ("" for no note)."""
+    """The conclusion of a report: its sentences, and a note on the runs from which they follow.
+
+    The note may be "".
+    """
 
     sentences: tuple[str, ...] = ()
     note: str = ""
 
 
 def conclude_simulation(policies: Sequence[str], rows: Sequence[SummaryRow]) -> Conclusion:
-    """Conclude how each policy differs from the first one, in a simulation with one run per policy.
+    """Return the conclusion of a simulation with one run per policy: how each policy differs from the first.
 
     Args:
       policies: The policies, the baseline first.

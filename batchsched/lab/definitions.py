@@ -45,9 +45,9 @@ class ReportedRunInput:
     conclusion: tuple[str, ...] = ()
 
     def facts_listing_queue_names(self) -> tuple[tuple[str, str], ...]:
-        """Return the line of the report that lists the queue names, or () if a table shows the queues.
+        """Return a report line with the queue names, or () if the report has a table of queues or no queues.
 
-        A table shows the queues if one of them has a guarantee, a limit, a weight or a parent.
+        The report has a table of queues if a queue has a guarantee, a limit, a parent, or another weight than 1.
         """
         if not self.queues or any(_queue_tables(self.queues)):
             return ()
@@ -64,7 +64,7 @@ NO_SETTINGS: Final = ReportedRunInput()
 
 
 def reported_run_input_of_scenario(scenario: Scenario, command: str) -> ReportedRunInput:
-    """Return what the report of a scenario states about the input of its runs.
+    """Return what the report of a scenario states about its policies, cluster, load, queues and command.
 
     Raises:
       InvalidInput: A policy sets an unknown field of the profile.

@@ -68,7 +68,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A group of figures of a report under one heading.
+    """A section of a report: a heading, and the figures below it.
 
     Args:
       title: The heading.
@@ -83,12 +83,12 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class LegendSection:
-    """A part of a report's legend, which lists the policies, or the queues, with their colors in the figures.
+    """A part of a report's legend: the policies, the queues or the gang sizes, with their colors in figures.
 
     Args:
       title: What the names are, such as Policies.
       names: The names.
-      kind: policy or queue, the family of colors.
+      kind: The family of colors: `policy` for policies; `queue` for queues and for gang sizes.
     """
 
     title: str
@@ -96,7 +96,7 @@ class LegendSection:
     kind: Literal["policy", "queue"]
 
     def legend_entries(self) -> Iterator[Mapping[str, Any]]:
-        """Yield for each name of the legend a mapping with its color, its line style and its fill pattern."""
+        """Yield a mapping for each name in the legend, with its color, line style and fill pattern."""
         for index, name in enumerate(self.names):
             yield {
                 "name": name,
@@ -149,7 +149,7 @@ class ReportDocument:
     links: tuple[tuple[str, str], ...] = ()
 
     def render(self) -> str:
-        """Return the HTML of the report; equal documents give equal bytes."""
+        """Return the report as an HTML page; equal documents give pages with equal bytes."""
         page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
         folder = files(__package__)
         template = page.from_string(folder.joinpath(TEMPLATE).read_text(encoding="utf-8"))

@@ -51,15 +51,15 @@ class Fairness:
 
     @property
     def fairness_error_over_time(self) -> Floats:
-        """The fairness error at each time [T]: how far all queues together are below their fair shares."""
+        """The fairness error at each time [T]: the sum of what each queue lacks of its fair share."""
         missing: Floats = np.maximum(0.0, self.fair - self.held).sum(axis=1)
         return missing
 
     @property
     def jain_index_over_time(self) -> Floats:
-        """Jain's fairness index at each time [T]: 1 if all queues use equal parts of their fair shares.
+        """Jain's fairness index at each time [T]: 1 if all queues use the same fraction of their fair shares.
 
-        It is also 1 if no queue uses anything.
+        Only queues that request resources at that time count. The index is also 1 if no queue uses anything.
         """
         wants = self.requested > _EPSILON
         got = np.where(wants, self.held / np.maximum(self.fair, _EPSILON), 0.0)
@@ -239,12 +239,12 @@ def _by_weight(caps: Floats, weights: Floats, budget: Floats) -> Floats:
 
 
 def water_fill(caps: Floats, weights: Floats, budget: Floats) -> Floats:
-    """Divide budgets [T] among C recipients in proportion to their weights, each up to its maximum.
+    """Divide each of T amounts among C recipients in proportion to their weights, up to each one's maximum.
 
     Args:
       caps: [T, C] the maximum for each recipient.
       weights: [C] not negative; a recipient with weight 0 gets nothing.
-      budget: [T] the amount to divide.
+      budget: [T] the amounts to divide.
 
     Returns:
       [T, C]: min(cap, weight · λ), where λ uses up the budget or reaches all caps.

@@ -92,7 +92,7 @@ def format_number(value: float) -> str:
 
 
 def format_signed(text: str, value: float) -> str:
-    """Add the sign of a difference to the text of its absolute value, unless the text reads as zero."""
+    """Prefix the text of an absolute value with the sign of `value`, unless the text reads as zero."""
     if not set(text) & set("123456789"):
         return text
     return f"-{text}" if value < 0 else f"+{text}"
@@ -114,7 +114,7 @@ def format_duration(seconds: float) -> str:
 
 
 def axis(title: str, **more: Any) -> dict[str, Any]:
-    """Return the settings of a plotly axis that has this title."""
+    """Return the settings of a plotly axis: those that all figures share, the title, and `more` settings."""
     return {
         "title": {"text": title, "standoff": 12},
         "gridcolor": "$grid",
@@ -197,7 +197,7 @@ def log_duration_axis(title: str, values: Sequence[float]) -> dict[str, Any]:
 
 
 def log_factor_axis(title: str, values: Sequence[float]) -> dict[str, Any]:
-    """Return the settings of a logarithmic plotly axis for factors, with ticks such as 1×, 2×, 5× and 10×."""
+    """Return the settings of a logarithmic plotly axis for ratios such as slowdowns (ticks: 1×, 2×)."""
     decades = [10.0**power for power in range(8)]
     fine = [
         digit * decade for decade in decades for digit in (1.0, 1.2, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0)

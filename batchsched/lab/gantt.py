@@ -112,7 +112,7 @@ class ChartNodes:
 
     @property
     def lane_borders(self) -> list[float]:
-        """The vertical positions of the borders between lanes, beginning with 0; each node has the height 1."""
+        """The vertical positions of the borders between lanes, from 0 on, in units of the node height."""
         borders = [0.0]
         for row, name in enumerate(self.names):
             count = self.lanes[name].pods.stop - self.lanes[name].devices.start
@@ -141,7 +141,7 @@ class _Lanes:
 
 
 def select_chart_nodes(held: Mapping[str, NeededLaneCounts], limit: int = MAX_NODES) -> ChartNodes:
-    """Return the nodes that a Gantt chart draws: the first `limit` ones in natural order (n2 before n10)."""
+    """Return the nodes that a Gantt chart draws: the first `limit` nodes in natural order (n2 before n10)."""
     names = tuple(sorted(held, key=_natural)[:limit])
     lanes, first = {}, 0
     for name in names:
@@ -263,7 +263,7 @@ class GangColorGroups:
         return GangColorGroups(names, False, bounds)
 
     def group_index(self, run: RunColumns, gang: int) -> int:
-        """Return the index of the group, and so of the color, to which a gang of a run belongs."""
+        """Return the index of the group of a gang, which determines the color of the gang's bars."""
         if not self.by_queue:
             units = int(run.units[gang])
             return next(index for index, bound in enumerate(self.bounds) if units <= bound)

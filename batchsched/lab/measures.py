@@ -90,11 +90,11 @@ class Measure:
         return title if title[:2].isupper() else title[:1].lower() + title[1:]
 
     def format_values(self, values: Sequence[float]) -> tuple[str, ...]:
-        """Format several values of the measure for comparison: durations get one common unit."""
+        """Format values of the measure as texts for comparison, in which all durations have the same unit."""
         return format_durations(values) if self.is_duration else tuple(map(self.show, values))
 
     def format_differences(self, *differences: float) -> tuple[str, ...]:
-        """Format differences between values, or half widths of intervals, in one common unit.
+        """Format differences between values, or half widths of confidence intervals, in one common unit.
 
         Differences of percentages are in percentage points (pp).
         """
@@ -235,9 +235,9 @@ class UnfinishedGang:
 
 
 def list_unfinished_gangs(results: Sequence[RunResult]) -> tuple[UnfinishedGang, ...]:
-    """Return the gangs that did not finish in the given runs, each with the reason of its refusal.
+    """Return the gangs that did not finish in the given runs, and why the last session refused each of them.
 
-    They are in the order of the runs, and of arrival in a run.
+    The gangs are in the order of the runs and, inside a run, in the order of their arrival.
     """
     policies_of: dict[tuple[str, str, str], dict[str, None]] = {}
     for result in results:

@@ -39,7 +39,9 @@ class MeanInterval:
 
 @dataclass(frozen=True, slots=True)
 class PairedComparison:
-    """The comparison of a policy with a base policy in one measure, over pairs of runs.
+    """The comparison of a policy with a base policy by one measure, over pairs of runs with the same seed.
+
+    The two runs of a pair also have the same workload.
 
     Args:
       measure: The measure.
@@ -58,7 +60,7 @@ class PairedComparison:
 
 
 def group_by_policy(outcomes: Sequence[RunOutcome]) -> dict[str, tuple[RunOutcome, ...]]:
-    """Return the outcomes of runs grouped by policy, in the given order."""
+    """Return the outcomes of runs grouped by policy; policies and runs keep the order of `outcomes`."""
     outcomes_by_policy: dict[str, list[RunOutcome]] = {}
     for outcome in outcomes:
         outcomes_by_policy.setdefault(outcome.policy, []).append(outcome)
@@ -66,7 +68,7 @@ def group_by_policy(outcomes: Sequence[RunOutcome]) -> dict[str, tuple[RunOutcom
 
 
 def group_by_workload(outcomes: Sequence[RunOutcome]) -> dict[str, dict[str, tuple[RunOutcome, ...]]]:
-    """Return the outcomes of runs grouped by workload, then by policy, in the given order."""
+    """Return the outcomes of runs grouped by workload, then by policy; all keep the order of `outcomes`."""
     workloads = dict.fromkeys(outcome.workload for outcome in outcomes)
     return {
         workload: group_by_policy([outcome for outcome in outcomes if outcome.workload == workload])
@@ -158,7 +160,10 @@ def format_comparison_outcome(comparison: PairedComparison) -> str:
 
 
 def nonzero_measures(policies: Iterable[Sequence[PairedComparison]]) -> tuple[Measure, ...]:
-    """Return the measures with a mean other than 0 under at least one of the compared policies."""
+    """Return the measures that have a nonzero mean under at least one compared policy.
+
+    The base policy counts only if it is also compared with itself.
+    """
     keys = {comparison.measure.key for policy in policies for comparison in policy if comparison.other.value}
     return tuple(measure for measure in MEASURES if measure.key in keys)
 

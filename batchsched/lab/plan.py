@@ -38,7 +38,7 @@ class PlannedRun:
       workload: The workload, with absolute paths.
       policy: The name of the policy.
       cluster: The cluster, for workloads without one.
-      queues: Replace the queues of the workload.
+      queues: Queues in addition to those of the workload; they replace queues of the same name.
       changes: Changed fields of Queue specs, by queue.
       profile: The profile to schedule with.
       seed: The seed of all random draws.
@@ -82,7 +82,10 @@ class PlannedRun:
         return hashlib.sha256(text.encode()).hexdigest()[:_KEY_DIGITS]
 
     def queues_changed_by_policy(self, queues: Sequence[Queue]) -> tuple[Queue, ...]:
-        """Return the queues of the workload and of this run, after the run's policy has changed their fields.
+        """Return all queues of the simulated cluster, with the field values that the run's policy sets.
+
+        These are the queues of the workload (`queues`) and of the run. A queue of the run replaces a queue of the
+        workload that has the same name.
 
         Raises:
           InvalidInput: A changed queue or field does not exist.

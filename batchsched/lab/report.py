@@ -283,7 +283,7 @@ def _conclude_workloads(parts: Mapping[str, Policies]) -> Conclusion:
 
 
 def runs_of_common_seeds(policies: Policies) -> dict[str, tuple[RunOutcome, ...]]:
-    """Return for each policy only its runs with common seeds: seeds that every policy has finished.
+    """Return for each policy only the runs with seeds for which every policy has a finished run.
 
     Means over different seeds cannot be compared. If the policies have no common seed, only the first policy is left.
     """

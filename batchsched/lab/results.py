@@ -170,7 +170,7 @@ class ResultFile:
     labels: Mapping[str, pa.Array] = field(default_factory=dict)
 
     def write(self, source: Path | BytesIO) -> None:
-        """Write this file as a copy of a result with the same key, but with the names and labels of this run.
+        """Write this file as a copy of an existing result of the same key, with this run's names and labels.
 
         Raises:
           OSError: The file cannot be written.
@@ -179,9 +179,9 @@ class ResultFile:
 
 
 def result_file_names(keys: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of the result files for runs with the given keys, such as `KEY.parquet`.
+    """Return the name of the result file for each of the given run keys, such as `KEY.parquet`.
 
-    The second run with a key has the file `KEY-2.parquet`.
+    If a key occurs twice, the second file is `KEY-2.parquet`.
 
     Policies with equal settings have runs with equal keys. Each run has a file of its own, so that queries over the
     folder find every policy.
@@ -213,9 +213,9 @@ def result_path(folder: Path, key: str) -> Path:
 
 
 def find_result_path(folder: Path, key: str) -> Path | None:
-    """Return the path of any result file for the key of a run, whether a plan or a search wrote it.
+    """Return the path of an existing result with the key of a run, or None if the folder has no such result.
 
-    Return None if the folder has no such file.
+    The result may be in `runs/`, in `earlier/`, or in `trials/`, where `lab tune` writes results.
     """
     paths = (result_path(folder, key), _earlier_path(folder, key))
     result = next((path for path in paths if path.exists()), None)
@@ -223,9 +223,9 @@ def find_result_path(folder: Path, key: str) -> Path | None:
 
 
 def sync_result_files_with_plan(folder: Path, runs: Sequence[PlannedRun]) -> None:
-    """Move result files of runs that the plan does not contain from `runs/` to `earlier/`.
+    """Move unplanned results from `runs/` to `earlier/`, and copy existing planned results to `runs/`.
 
-    The files return if a later plan contains their runs. So queries over `runs/` read only the runs of the plan.
+    Therefore queries over `runs/` read only the runs of the plan.
 
     Raises:
       OSError: A file cannot be moved or written.

@@ -16,7 +16,7 @@ PODS = "pods"
 
 @dataclass(frozen=True, slots=True)
 class RunColumns:
-    """The results of a simulated run as arrays for figures, with an entry for each of G gangs or T times.
+    """The results of a simulated run as arrays for figures, indexed by gang [G] or by time [T].
 
     Args:
       policy: The name of the policy.

@@ -33,7 +33,10 @@ class NodeFailureSettings(StrictModel):
 
 
 class ClusterSpec(StrictModel):
-    """The simulated nodes and GPUs for workloads that contain no nodes: traces and generated workloads."""
+    """The simulated nodes and GPUs for generated workloads and the Philly trace, which contain no nodes.
+
+    Failures of nodes are simulated in all workloads.
+    """
 
     nodes: Count = Field(default=64, description="Number of nodes, all of the same size.")
     gpus_per_node: Count = Field(default=8, description="GPUs of each node.")
@@ -339,9 +342,9 @@ def load_scenario(path: Path, changes: Sequence[tuple[str, Any]] = ()) -> Scenar
 
 
 def queue_names(scenario: Scenario) -> frozenset[str] | None:
-    """Return the names of all queues in a scenario, or None if the source of a workload has further queues.
+    """Return the names of all queues in a scenario, or None if a workload must be read to know its queues.
 
-    The names of these further queues are known only after the source is read.
+    Only generated workloads, and Philly traces with `teams`, state their queues in the scenario.
     """
     named = [_queues_of_workload(workload) for workload in scenario.workloads]
     if not all(named):

@@ -46,7 +46,7 @@ Result = TypeVar("Result")
 def map_runs(
     function: Callable[[PlannedRun], Result], runs: Sequence[PlannedRun], workers: LabWorkers
 ) -> Iterator[tuple[int, Result]]:
-    """Call a function for each run in the workers; when a call ends, yield the run's index and the result.
+    """Let the workers call a function for each run, and yield (run index, result) whenever a call ends.
 
     Raises:
       BatchschedError: As raised by the function, after the results of runs that finished at the same time.
@@ -105,7 +105,9 @@ def build_outcome(
 def simulate(
     workload: Workload, profile: Profile, settings: RunSettings, progress: Progress | None = None
 ) -> RunResult:
-    """Simulate a workload with the scheduler under a profile, and return the result.
+    """Simulate how the scheduler places the gangs of a workload under a profile, and return the result.
+
+    If gangs did not finish, one more session at the end states why it refuses them.
 
     Raises:
       InvalidInput: The profile names an unknown plugin or policy, or has invalid arguments.
@@ -140,7 +142,7 @@ def max_gangs_per_session(profile: Profile) -> int | None:
 
 @contextmanager
 def infrequent_garbage_collection() -> Iterator[None]:
-    """Run the `with` block with infrequent garbage collection."""
+    """Context manager: make Python's garbage collector run less often in the `with` block, to save time."""
     before = gc.get_threshold()
     gc.set_threshold(_YOUNG_OBJECTS, *before[1:])
     try:
@@ -275,7 +277,7 @@ def select_trace_rows(rows: Sequence[Row], window: TraceWindow, seed: int) -> Se
 
 
 def sample_window_start_rows(count: int, seed: int, below: int) -> tuple[int, ...]:
-    """Draw `count` random rows of a trace, at which the simulated parts of the trace begin.
+    """Return `count` random row numbers of a trace; a simulated part of the trace begins at each of them.
 
     The row numbers are from 0 to `below` - 1, and they may repeat.
 
@@ -289,9 +291,9 @@ def sample_window_start_rows(count: int, seed: int, below: int) -> tuple[int, ..
 
 @lru_cache(maxsize=4)
 def read_swf_trace(path: Path) -> swf.SwfTrace:
-    """Read a trace in the Standard Workload Format.
+    """Return a trace in the Standard Workload Format, read from its file or kept from an earlier call.
 
-    The last traces are cached, so that the runs of a process share them.
+    The last four traces are kept, so that the runs of a process share them.
     """
     return swf.read_trace(path)
 

@@ -118,7 +118,7 @@ def _lines(runs: Sequence[RunColumns], values: Sequence[Floats], hover: str, fig
 
 
 def partial_view_text(shown: float, end: float) -> str:
-    """Return a sentence for the caption of a figure: which part of the run's time the figure shows."""
+    """Return the sentence of a figure's caption that states which part of the run the figure shows."""
     unit = time_unit(shown)
     return (
         f"The first {shown / unit.seconds:,.0f} of {end / unit.seconds:,.0f} {unit.name} are shown; "
@@ -218,7 +218,7 @@ def draw_used_and_fair_shares(
 
 
 def queue_legend_names(sizes: Mapping[str, float]) -> tuple[str, ...]:
-    """Return the names in the legend of a figure: the largest queues, then one name for all other queues.
+    """Return the legend of a figure: the names of the largest queues, then one name for all other queues.
 
     Args:
       sizes: For each queue, its size in any unit.

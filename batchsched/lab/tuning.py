@@ -78,7 +78,7 @@ class TuningResult:
 
     @property
     def objective_comparison(self) -> PairedComparison:
-        """The comparison of the best parameter values with the scenario's policy by the objective.
+        """The comparison of the best setting with the scenario's policy by the objective of the search.
 
         The comparison uses the held-out seeds.
         """
@@ -113,9 +113,9 @@ class TuningResult:
 
     @property
     def worse_comparisons(self) -> tuple[PairedComparison, ...]:
-        """The measures, other than the objective, by which the best setting is worse than the scenario's policy.
+        """The comparisons by which the best setting is significantly worse than the scenario's policy.
 
-        Only significant differences on the held-out seeds count.
+        They use the held-out seeds, and measures other than the objective.
         """
         return tuple(one for one in self.check if one.outcome == "worse" and one.measure is not self.measure)
 
@@ -199,12 +199,15 @@ class _SearchRuns:
     def run_policies(
         self, policies: Mapping[int, ScenarioPolicy], stage: str, seeds: Sequence[int]
     ) -> list[tuple[RunOutcome, ...]]:
-        """Execute the runs of policies that have no result yet; return the outcomes of all runs by policy.
+        """Execute those runs of the policies that have no result yet; return the outcomes of all their runs.
 
         Args:
           policies: The policies to run, by the number of the tried setting.
           stage: `SEARCH` or `HELD_OUT`.
           seeds: The seeds.
+
+        Returns:
+          The outcomes of each policy, in the order of the policies.
         """
         resources = self._resources
         files = [

@@ -154,7 +154,7 @@ _MAX_INT64: Final = 2**63 - 1
 
 
 def check_resource_quantities(amounts: Amounts | None, field: str, most: int = _MAX_INT64) -> None:
-    """Check that resource quantities are valid, not negative, and not larger than `most`.
+    """Check that each resource quantity is valid, at least 0, and at most the maximum `most`.
 
     The maximum is in base units of the resource, such as milli-CPU or bytes.
 
@@ -168,7 +168,7 @@ def check_resource_quantities(amounts: Amounts | None, field: str, most: int = _
 def check_resource_quantity(
     resource: str, text: str | int | float, field: str, most: int = _MAX_INT64
 ) -> None:
-    """Check that the quantity of one resource is valid, not negative, and not larger than `most`.
+    """Check that the quantity of one resource is valid, at least 0, and at most the maximum `most`.
 
     The maximum is in base units of the resource, such as milli-CPU or bytes.
 

@@ -75,7 +75,7 @@ class ManifestFile:
 
 
 def decompress(data: bytes, file: str) -> bytes:
-    """Decompress gzip data, and refuse content that is larger than `MAX_TEXT_BYTES`.
+    """Decompress gzip data, or raise `InvalidInput` if the content is larger than `MAX_TEXT_BYTES`.
 
     Data that may exceed the limit is decompressed twice: first in chunks that are counted and dropped, so that a
     small file with a huge content costs no memory.

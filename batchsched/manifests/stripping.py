@@ -45,7 +45,12 @@ def keep_fields_that_decisions_read(manifest: Mapping[str, Any], kind: ObjectKin
 
 
 def keep_fields_of_class(value: Any, kind: type[msgspec.Struct]) -> Any:
-    """Return a part of an object, such as a pod's spec, with only the fields of the class `kind`."""
+    """Return a part of an object, such as a pod's spec, with only the fields that a class declares.
+
+    Args:
+      value: the part of the object, as plain Python values.
+      kind: the class, such as `PodSpec`.
+    """
     return _strip(value, _type_of(kind))
 
 

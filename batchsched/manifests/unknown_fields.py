@@ -98,7 +98,9 @@ class _Places:
 
 
 class UnknownFieldCheck:
-    """The check for unknown fields of objects in files; equal fields in objects of a kind share one warning.
+    """The check that finds the unknown fields of objects in files, and yields warnings about them.
+
+    If several objects of one kind in a file have the same unknown field, they share one warning.
 
     Args:
       owner_kinds: API groups and kinds of owners of pods, which are namespaced.

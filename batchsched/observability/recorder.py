@@ -49,7 +49,7 @@ class MetricsTelemetry(Telemetry):
         """Seconds by gang (`namespace/name`), of the running session or the last one."""
 
     def clear_session_durations(self) -> None:
-        """Clear the durations by stage and by gang of the last session, before the next session starts."""
+        """Clear the durations of the last session's stages and gangs, before the next session starts."""
         self.stages, self.gangs = {}, {}
 
     @override
@@ -95,7 +95,7 @@ class MetricsTelemetry(Telemetry):
             self._status = _ERROR if status == _ERROR else self._status
 
     def observe_extension_point_duration(self) -> None:
-        """Add to a histogram how long all plugin calls at the present extension point took together."""
+        """Add the total duration of the plugin calls at the present extension point to a histogram."""
         if self._point:
             labels = (self._point, self._status, self._profile)
             self._metrics.point_duration.labels(*labels).observe(self._spent)

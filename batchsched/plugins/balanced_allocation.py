@@ -54,7 +54,10 @@ class BalancedAllocation(SignaturePlugin, PreScorePlugin, ScorePlugin):
 
     @override
     def signature(self, pod: Pod) -> Hashable:
-        """Return a constant: the plugin reads only a pod's requests, which are equal for all pods of a class."""
+        """Return an empty signature, because the plugin reads nothing of a pod's spec except its requests.
+
+        The pods of a class always have equal requests.
+        """
         return ()
 
     @override
@@ -79,9 +82,9 @@ class BalancedAllocation(SignaturePlugin, PreScorePlugin, ScorePlugin):
 
 
 def balance_without_and_with_pod(resources: ScoredResources, nodes: Nodes) -> IntArray:
-    """Return an array [2, n] with the resource balance of n nodes: row 0 without the pod, row 1 with the pod.
+    """Return how evenly the resources of n nodes are used, as an array [2, n]: without and with the pod.
 
-    The balance is 100 less the standard deviation of the used fractions in percent.
+    An entry is 100 minus the standard deviation of the used fractions of the node's resources, in percent.
 
     The result is rounded down. Sums are computed in the order of the resources, so that they round as in
     kube-scheduler.

@@ -22,7 +22,7 @@ class DefaultBinder(SignaturePlugin, BindPlugin):
 
     @override
     def signature(self, pod: Pod) -> None:
-        """Return a constant: the plugin reads nothing of a pod's spec."""
+        """Return None, the same signature for all pods, because the plugin does not read a pod's spec."""
         return
 
     @override

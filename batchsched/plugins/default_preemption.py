@@ -139,7 +139,10 @@ class DefaultPreemption(SignaturePlugin, PostFilterPlugin, EnqueueExtensionsPlug
     def find_candidates(
         self, pod: PodClass, scan: FilterResult, handle: PostFilterHandle
     ) -> PreemptionSearchResult:
-        """Simulate evictions node by node until the pod would fit on enough nodes; return these nodes.
+        """Simulate evictions node by node, and return the nodes on which the pod would fit afterwards.
+
+        The search ends when it has found as many nodes as the arguments of the plugin require, and the evictions on at
+        least one of these nodes violate no disruption budget. The result also states why other nodes are not suitable.
 
         Raises:
           PluginError: the pod fits on a node without evictions; or a plugin failed on a node and there is no
@@ -301,7 +304,7 @@ def _select_victims_together(
 
 @dataclass(slots=True)
 class NodeReprieve:
-    """The pods that a dry run removed from a node, in the order in which the reprieve tries to add them back.
+    """The reprieve on one node: the pods that a dry run removed, and which of them cannot be added back.
 
     Args:
       by_importance: the pods, the most important first.
@@ -319,7 +322,7 @@ class NodeReprieve:
 
     @classmethod
     def from_removed_pods(cls, lower: Sequence[Pod], handle: PostFilterHandle) -> "NodeReprieve":
-        """Sort the pods that a dry run removed from a node in the order in which the reprieve tries them."""
+        """Create the reprieve from the removed pods, sorted in the order in which it adds them back."""
         ordered = (
             sorted(lower, key=lambda removed: importance_key(removed, handle)) if len(lower) > 1 else lower
         )
@@ -327,7 +330,7 @@ class NodeReprieve:
         return cls(ordered, (*violating, *compliant), len(violating))
 
     def mark_as_victim(self, index: int) -> None:
-        """Record that the removed pod at this index of `order` cannot be added back to the node."""
+        """Record that a removed pod, stated by its index in `order`, cannot be added back to the node."""
         self.away.add(self.order[index].key)
         self.violations += index < self.violating
 

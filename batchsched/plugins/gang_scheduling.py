@@ -31,11 +31,11 @@ class GangScheduling:
     traits: ClassVar[PluginTraits] = PluginTraits(reads_priority=False, permit_is_per_gang=True)
 
     def signature(self, pod: Pod) -> Hashable:
-        """Return a constant: the plugin reads nothing of a pod's spec."""
+        """Return None, the same signature for all pods, because the plugin does not read a pod's spec."""
         return None
 
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
-        """Refuse a gang with fewer existing pods than minMember, or a subGroup with fewer than its minimum.
+        """Refuse a pod if its gang has fewer pods than minMember, or a subgroup has fewer than its minimum.
 
         There is no Filter to prepare.
         """
@@ -70,7 +70,10 @@ class GangScheduling:
         return PermitAnswer(_WAIT, gang.timeout_seconds)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Return the cluster events that may complete a gang: a new pod of the gang, or a changed PodGroup."""
+        """Return the cluster events that may complete a gang, each with its queueing hint.
+
+        These events are a new pod of the gang, changed labels of the refused pod, and a new or changed PodGroup.
+        """
         return (
             ClusterEventWithHint.for_events(EventResource.UNSCHEDULED_POD, Action.ADD, _member_came),
             ClusterEventWithHint.for_events(EventResource.ASSIGNED_POD, Action.ADD, _member_came),

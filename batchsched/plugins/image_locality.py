@@ -27,7 +27,7 @@ MAX_BYTES_PER_CONTAINER: Final = 1000 * MEBIBYTE
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Image:
-    """The size of a container image in bytes, as one node reports it, and the nodes that have the image."""
+    """A container image, with the size in bytes that one node reports, and the nodes that have the image."""
 
     size: int
     nodes: IndexArray
@@ -99,7 +99,7 @@ class ImageTable:
         self.update_images_of_nodes(np.arange(len(table.nodes), dtype=np.int32), table)
 
     def update_images_of_nodes(self, changed: IndexArray, table: NodeTable) -> "ImageTable":
-        """Update this table with the present images of the nodes at the indexes `changed`, and return it."""
+        """Read again which images the nodes at the indexes `changed` have, and return the updated table."""
         for index in changed.tolist():
             before, after = self._reported[index], table.nodes[index].status.images
             if before is not after:

@@ -105,7 +105,7 @@ class NodeResourcesFitArgs(StrictModel):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodRequest:
-    """The free amount of each resource [R] that the Filter of NodeResourcesFit requires on a node for a pod.
+    """The free amounts [R] of resources that a node needs so that NodeResourcesFit accepts it for a pod.
 
     `NEVER` stands for a resource that the pod does not request or that the plugin ignores.
     """
@@ -149,7 +149,7 @@ class NodeResourcesFit(
 
     @override
     def signature(self, pod: Pod) -> Hashable:
-        """Return a constant signature, because the plugin reads only the requests in a pod's spec."""
+        """Return an empty signature, because the plugin reads nothing of a pod's spec except its requests."""
         return ()  # pods of one class have equal requests
 
     @override

@@ -19,7 +19,7 @@ class PrioritySort(SignaturePlugin, QueueSortPlugin):
 
     @override
     def signature(self, pod: Pod) -> Hashable:
-        """Return a constant signature, because the plugin reads only the priority in a pod's spec."""
+        """Return None, the same signature for all pods, because QueueSort orders pods, not pod classes."""
         return None
 
     @override

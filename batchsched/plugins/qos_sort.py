@@ -22,7 +22,7 @@ class QOSSort(SignaturePlugin, QueueSortPlugin):
 
     @override
     def signature(self, pod: Pod) -> Hashable:
-        """Return a constant signature, because the order of pods is not computed by pod class."""
+        """Return None, the same signature for all pods, because QueueSort orders pods, not pod classes."""
         return None
 
     @override

@@ -66,7 +66,7 @@ class Disk:
 
 @dataclass(slots=True)
 class VolumeRestrictionState:
-    """The disks of a pod class, and how often other pods use the ReadWriteOncePod claims of the class.
+    """The disks of a pod class, and the number of uses of its ReadWriteOncePod claims by other pods.
 
     Args:
       disks: the disks that are mounted directly.

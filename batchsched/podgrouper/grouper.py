@@ -170,7 +170,10 @@ class GangAssigningPodStore:
         return member.pod if member else None
 
     def add_owner_if_spark_driver(self, pod: Pod) -> bool:
-        """Add a pod to the owners of pods if it is a driver of Spark; return True if it is one."""
+        """Add a pod to the owners of pods if it is a Spark driver; return True if it was added.
+
+        A driver that a SparkApplication created is not added: the SparkApplication is the owner of its executors.
+        """
         owner = read_spark_driver_as_owner(pod) if self._derive_gangs else None
         if owner is None or pod.spec.scheduler_name not in self._names:
             return False
@@ -242,7 +245,10 @@ class GangAssigningPodStore:
     # Owners
 
     def owner_of_group(self, group: PodGroup) -> Owner | None:
-        """Return the owner of a PodGroup that the grouper wrote, or None if the owner was deleted."""
+        """Return the owner from which the grouper derived a PodGroup, or None if the owner is unknown.
+
+        An owner that was deleted is unknown.
+        """
         uid = group.metadata.labels.get(OWNER_LABEL, "")
         return self.owners.resolve_owner_reference(OwnerReferenceKey("", "", "", "", uid)) if uid else None
 

@@ -38,7 +38,7 @@ OPERATOR: Final = "grove-operator"
 
 
 def pod_clique_set_gang_shape(manifest: Manifest) -> OwnerGangShape | None:
-    """Return how the pods of a PodCliqueSet, a kind of workload of Grove, form gangs.
+    """Return how the pods of a PodCliqueSet of Grove form gangs.
 
     Each scaling group has a `GangVariant` for its replicas that are gangs of their own.
 

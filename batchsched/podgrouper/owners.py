@@ -467,7 +467,7 @@ class OwnerHandler:
         self._changed()
 
     def set_object_aside(self, item: bytes | Owner, problem: FieldError) -> None:
-        """Stop using an owner of pods, such as a Job, because it cannot be read or handled, and record the problem.
+        """Remove an invalid owner of pods, such as a Job, from the known owners, and record the problem.
 
         Its pods stay pending like those of an unknown owner.
         """

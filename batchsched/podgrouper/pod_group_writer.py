@@ -64,7 +64,7 @@ class PodGroupWriter:
         self._since: dict[str, float] = {}
 
     async def run(self) -> None:
-        """Write changed PodGroups and missing labels until cancelled.
+        """Write changed PodGroups and missing pod labels to the API server until the task is canceled.
 
         At first it writes all derived PodGroups, because a former leader may have left writes undone.
         """

@@ -306,7 +306,7 @@ def _excessive_minimum(shape: OwnerGangShape | None, stated_fields: Manifest) ->
 
 
 def with_topology_of_annotations(shape: OwnerGangShape, annotations: Manifest) -> OwnerGangShape:
-    """Return a copy of an owner's shape, with the topology that annotations of Kueue or KAI request.
+    """Return a copy of an owner's gang shape, with the topology that annotations of Kueue or KAI request.
 
     The annotations are those of the owner and of its pod templates. Fields that the shape already states have
     precedence.

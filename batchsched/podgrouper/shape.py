@@ -139,7 +139,7 @@ class OwnerGangShape:
 
     @property
     def unfinished_pod_count_per_gang(self) -> int:
-        """The number of pods of one gang of the owner that have not finished, whether they exist yet or not."""
+        """The number of unfinished pods of one gang of the owner, including pods that do not exist yet."""
         return sum(part.pods - part.finished for part in self.parts)
 
     def without_pod_templates(self) -> "OwnerGangShape":

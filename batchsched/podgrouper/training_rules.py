@@ -24,7 +24,7 @@ LAUNCHER: Final = "launcher"
 
 
 def training_job_gang_shape(manifest: Manifest, field: str) -> OwnerGangShape | None:
-    """Return how the pods of a Kubeflow training job form a gang, with pod count and minimum of each role.
+    """Return how the pods of a Kubeflow training job form a gang: each role has a pod count and a minimum.
 
     The result is None if the job is suspended or has no replicas.
 

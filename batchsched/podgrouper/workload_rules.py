@@ -63,7 +63,7 @@ def _indexes(intervals: str) -> int:
 
 
 def jobset_gang_shape(manifest: Manifest) -> OwnerGangShape | None:
-    """Return how the pods of a JobSet form a gang, with pod count and minimum of each replicated job.
+    """Return how the pods of a JobSet form a gang: each replicated job has a pod count and a minimum.
 
     A replicated job that starts after others has minimum 0. The result is None if the JobSet is suspended or has no
     replicated job.
@@ -124,7 +124,8 @@ def stateful_set_gang_shape(manifest: Manifest) -> OwnerGangShape | None:
 def deployment_gang_shape(manifest: Manifest) -> OwnerGangShape | None:
     """Return how the pods of a Deployment or a ReplicaSet form a gang, if labels or annotations ask for one.
 
-    Each pod serves requests by itself, so one pod is enough, and the others are evicted one by one.
+    The shape is optional: without such labels or annotations, the pods form no gang. Each pod serves requests by
+    itself, so one pod is enough, and the others are evicted one by one.
     """
     spec = spec_of(manifest)
     replicas = pod_count_or_default(spec.get("replicas"), 1)

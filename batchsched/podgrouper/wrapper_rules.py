@@ -56,7 +56,7 @@ def app_wrapper_child_manifests(manifest: Manifest, _: object = ()) -> list[dict
 
 
 def wrapped_pod_gang_shape(manifest: Manifest) -> OwnerGangShape:
-    """Return the shape of a Pod in an AppWrapper: one part with one pod."""
+    """Return how a Pod in an AppWrapper forms a gang: the gang has one part with one pod."""
     return OwnerGangShape((OwnerPart("", 1, 1, manifest),))
 
 

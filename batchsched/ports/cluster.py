@@ -23,7 +23,10 @@ class Clock(Protocol):
         ...
 
     def monotonic(self) -> float:
-        """Return the seconds of a clock that is never set back or forward, for deadlines and Leases."""
+        """Return the time of a monotonic clock in seconds, for deadlines and Leases.
+
+        Such a clock is never set back or forward; its zero has no meaning.
+        """
         ...
 
     async def sleep(self, seconds: float) -> None:
@@ -76,7 +79,7 @@ class ObjectHandler(Protocol[T_contra]):
         ...
 
     def set_object_aside(self, item: bytes | T_contra, problem: FieldError) -> None:
-        """Remove an object from the cluster state, because it cannot be read or handled; record the problem.
+        """Remove an invalid object from the cluster state, and record why it is invalid.
 
         Args:
           item: the object as JSON if reading it failed, otherwise the decoded object.
@@ -146,7 +149,7 @@ class VolumeClaimSelectedNode:
 
     @property
     def claim_key(self) -> str:
-        """The `namespace/name` of the claim."""
+        """The `namespace/name` of the PersistentVolumeClaim."""
         return f"{self.namespace}/{self.claim}"
 
 
@@ -184,7 +187,7 @@ class Binder(Protocol):
         timeout_seconds: float,
         selections: Sequence[VolumeClaimSelectedNode] = (),
     ) -> bool:
-        """Wait until all PersistentVolumeClaims are bound and return True; return False after the timeout.
+        """Return True once the given PersistentVolumeClaims are bound, or False after the timeout.
 
         Args:
           claims: the claims by `namespace/name`.

@@ -14,7 +14,7 @@ R = TypeVar("R")
 
 
 class PendingResult(Protocol[R_co]):
-    """The result of a function that another process computes."""
+    """The pending result of a function that runs in another process."""
 
     def cancel_if_not_started(self) -> bool:
         """Cancel the function if it has not started; return True if it was canceled."""
@@ -45,7 +45,7 @@ class SharedInput(Protocol):
 
 
 class SolverWorkers(Protocol):
-    """Processes that compute functions for the solver of a session and return the results."""
+    """The processes that run functions for the solver of a session, in parallel to the session itself."""
 
     @property
     def process_count_including_session(self) -> int:
@@ -53,5 +53,8 @@ class SolverWorkers(Protocol):
         ...
 
     def share_input(self, value: object) -> SharedInput:
-        """Share a picklable input with the processes. It replaces the input that was shared before."""
+        """Send a picklable input to the processes; return a `SharedInput` for functions that use the input.
+
+        It replaces the input that was shared before.
+        """
         ...

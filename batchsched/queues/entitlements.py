@@ -81,9 +81,12 @@ def sibling_queues_below(
 
 
 def effective_guarantees(shares: QueueTable) -> IntArray:
-    """Return the guarantee of each queue [Q, R], reduced to fit its limit and its parent's guarantee.
+    """Return the guarantee of each queue, reduced to fit the queue's limit and its parent's guarantee.
 
     If the guarantees of siblings add up to more than the guarantee of their parent, all of them are scaled down.
+
+    Returns:
+      [Q, R] guarantees in base units, with the rows of the queue table.
     """
     guarantee = np.minimum(shares.guarantee, shares.limit)
     guarantee[0] = shares.capacity

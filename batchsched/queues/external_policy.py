@@ -42,7 +42,7 @@ def load_policy_class(point: EntryPoint) -> Any:
 
 
 def checked_policy_keys(policy: object, keys: object, count: int, *, several: bool = False) -> FloatArray:
-    """Check the sort keys that a policy computed, and return them as an array.
+    """Check that a policy computed a sort key for each gang or queue, and return the keys as an array.
 
     Args:
       policy: the policy.

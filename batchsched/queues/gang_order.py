@@ -51,7 +51,7 @@ class GangColumns:
     arrival: IntArray
 
     def select_gangs(self, indexes: Sequence[int] | IntArray) -> "GangColumns":
-        """Return the attributes of only the gangs with these indexes, in the order of the indexes."""
+        """Return the attributes of only the given gangs, in the order in which `indexes` lists them."""
         return GangColumns(*(getattr(self, column)[indexes] for column in self.__slots__))
 
 
@@ -64,9 +64,12 @@ class GangOrderPolicy(Protocol):
     name: ClassVar[str]
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return a number (key) for each gang [G]; the gang with the smallest key is tried first.
+        """Return a number (key) for each gang; the gang with the smallest key is tried first.
 
         `now` is in seconds since 1970, as `gangs.created` is.
+
+        Returns:
+          [G] the key of each gang.
         """
 
 
@@ -76,20 +79,18 @@ class HeadroomPolicy(Protocol):
 
     @property
     def horizon_seconds(self) -> float:
-        """How many seconds the policy looks ahead for running gangs that are expected to end.
-
-        The capacity of these gangs counts as free.
-        """
+        """A period in seconds: the capacity of gangs that are expected to end within it counts as free."""
 
     def required_free_share(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return for each gang [G] the share of the cluster that must remain free if the gang starts.
+        """Return for each gang the share of the cluster that must remain free if the gang starts.
 
-        0 means no restriction.
+        Returns:
+          [G] fractions of the cluster; 0 means no restriction.
         """
 
 
 def gang_indexes_in_order(policy: GangOrderPolicy, gangs: GangColumns, now: float) -> IntArray:
-    """Return the indexes of the gangs [G] in the order of a policy: by key, then by arrival.
+    """Return the indexes of the gangs, sorted by the keys that the policy computes, then by arrival.
 
     Raises:
       PolicyError: the policy did not compute one number for each gang.
@@ -178,7 +179,10 @@ MIN_RUNTIME_SECONDS: Final = 1.0
 
 
 def expected_runtimes(gangs: GangColumns) -> FloatArray:
-    """Return the expected run time of each gang [G] in seconds, with a default for gangs that state none."""
+    """Return the expected run time of each gang in seconds, or `DEFAULT_RUNTIME_SECONDS` if it states none.
+
+    A run time is at least `MIN_RUNTIME_SECONDS`.
+    """
     return np.maximum(
         np.where(np.isnan(gangs.estimate), DEFAULT_RUNTIME_SECONDS, gangs.estimate), MIN_RUNTIME_SECONDS
     )
@@ -190,7 +194,7 @@ class PriorityOrder:
     name: ClassVar[str] = "priority"
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return a sort key for each gang [G]: higher priority comes first, then earlier creation."""
+        """Return a sort key for each gang: higher priorities come first, then earlier submission times."""
         line = np.lexsort((gangs.created, -gangs.priority))
         priority, created = gangs.priority[line], gangs.created[line]
         places = np.zeros(len(line))
@@ -204,7 +208,7 @@ class FcfsOrder:
     name: ClassVar[str] = "fcfs"
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return the submission time of each gang [G] as its sort key."""
+        """Return the submission time of each gang as its sort key."""
         return gangs.created
 
 
@@ -214,7 +218,7 @@ class SjfOrder:
     name: ClassVar[str] = "sjf"
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return the expected run time of each gang [G] as its sort key."""
+        """Return the expected run time of each gang as its sort key."""
         return expected_runtimes(gangs)
 
 
@@ -227,7 +231,7 @@ class SafOrder:
     name: ClassVar[str] = "saf"
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return expected run time · dominant share of the cluster as the sort key of each gang [G]."""
+        """Return expected run time · dominant share of the cluster as the sort key of each gang."""
         return expected_runtimes(gangs) * gangs.share
 
 
@@ -242,7 +246,7 @@ class Wfp3Order:
     name: ClassVar[str] = "wfp3"
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return -(wait / expected run time)³ · dominant share as the sort key of each gang [G]."""
+        """Return -(wait / expected run time)³ · dominant share as the sort key of each gang."""
         return -(((now - gangs.created) / expected_runtimes(gangs)) ** 3) * gangs.share
 
 
@@ -258,7 +262,7 @@ class F1Order:
     name: ClassVar[str] = "f1"
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return the sort key of each gang [G] in the F1 order: long, large and recent gangs come last.
+        """Return the sort key of each gang in the F1 order: long, large and recent gangs come last.
 
         A submission time below 1 s counts as 1 s.
         """
@@ -320,14 +324,11 @@ class HeadroomOrder:
 
     @property
     def horizon_seconds(self) -> float:
-        """How many seconds the policy looks ahead for running gangs that are expected to end.
-
-        The capacity of these gangs counts as free.
-        """
+        """A period in seconds: the capacity of gangs that are expected to end within it counts as free."""
         return self.args.horizon_seconds
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return the sort key of each gang [G]: run time · dominant share, lowered for long-waiting gangs.
+        """Return the sort key of each gang: run time · dominant share, which shrinks as the slowdown grows.
 
         The product is divided by 1 + c · slowdown (`HeadroomOrder`). Gangs past the age limit come first, by arrival.
         """
@@ -338,7 +339,11 @@ class HeadroomOrder:
         )
 
     def required_free_share(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return for each gang [G] the share of the cluster that must remain free if the gang starts."""
+        """Return for each gang the share of the cluster that must remain free if the gang starts.
+
+        The share is 0 for short gangs, and for gangs that have waited longer than the age limit. For other gangs, it
+        shrinks as their slowdown grows.
+        """
         patience = np.maximum(0.0, 1.0 - (self._slowdown(gangs, now) - 1.0) / self.args.patience)
         kept = (expected_runtimes(gangs) > self.args.long_seconds) & (
             now - gangs.created <= self.args.age_limit_seconds
@@ -449,9 +454,10 @@ class AutoOrder:
         self._chosen = self.args.candidates[0].name_with_arguments
 
     def use_candidate(self, label: str) -> CandidatePolicy:
-        """Use the candidate gang order with this label from the next session on, and return the candidate.
+        """Switch to the candidate gang order with this label, such as `headroom:share=0.25`, and return it.
 
-        If no candidate has this label, the present candidate stays in use and is returned.
+        The label is the `name_with_arguments` of the candidate. If no candidate has this label, the present candidate
+        stays in use and is returned.
         """
         if label in self._orders:
             self._chosen = label
@@ -459,20 +465,20 @@ class AutoOrder:
 
     @property
     def horizon_seconds(self) -> float:
-        """How many seconds the policy looks ahead for running gangs that are expected to end.
+        """A period in seconds: the capacity of gangs that are expected to end within it counts as free.
 
-        The capacity of these gangs counts as free.
+        The chosen candidate gang order determines the period, which is 0 if that gang order keeps no capacity free.
         """
         headroom = self._orders[self._chosen][2]
         return headroom.horizon_seconds if headroom is not None else 0.0
 
     def key(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return the sort keys [G] that the chosen candidate gang order computes."""
+        """Return the sort key that the chosen candidate gang order computes for each gang."""
         chosen = self._orders[self._chosen][1]
         return checked_policy_keys(chosen, chosen.key(gangs, now), len(gangs.arrival))
 
     def required_free_share(self, gangs: GangColumns, now: float) -> FloatArray:
-        """Return for each gang [G] the share of the cluster that must remain free if the gang starts.
+        """Return for each gang the share of the cluster that must remain free if the gang starts.
 
         The chosen candidate gang order determines the share; 0 means no restriction.
         """

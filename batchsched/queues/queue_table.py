@@ -82,7 +82,11 @@ class QueueTable:
         return len(self.names)
 
     def child_row_ranges(self) -> IntArray:
-        """Return for each queue the range [Q, 2] of its children's rows: the first row, and the row after the last."""
+        """Return the range of rows of each queue's children: the first row, and the row after the last.
+
+        Returns:
+          [Q, 2] the begin and the end of each range; both are equal for a queue without children.
+        """
         rows = np.arange(len(self))
         return np.stack(
             [np.searchsorted(self.parent, rows, "left"), np.searchsorted(self.parent, rows, "right")], axis=1
@@ -97,7 +101,7 @@ class QueueTable:
         return levels
 
     def own_gangs_row(self, queue: str) -> int:
-        """Return the table row for a queue's own PodGroups, which excludes the PodGroups of its children.
+        """Return the table row for a queue's own PodGroups, without the PodGroups of its child queues.
 
         Raises:
           KeyError: the queue does not exist.
@@ -113,7 +117,10 @@ class QueueTable:
         return np.array(rows, np.int64)
 
     def with_usage(self, usage: IntArray) -> "QueueTable":
-        """Return a copy of the queue table in which `usage` [Q, R] replaces the usage of all queues."""
+        """Return a copy of the queue table in which `usage` replaces the usage of all queues.
+
+        `usage` is [Q, R], with the rows and resources of this table.
+        """
         return replace(self, usage=usage)
 
 
@@ -158,7 +165,7 @@ class TotalCapacity:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueueUsageAndDemand:
-    """The usage and the demand of the PodGroups of each queue, without those of its child queues.
+    """The usage and the demand of each queue's own PodGroups, without the PodGroups of its child queues.
 
     A queue that is absent from a mapping has no usage, request or history.
 
@@ -247,11 +254,11 @@ def build_queue_table(tree: QueueTree, capacity: TotalCapacity, load: QueueUsage
 def resolve_policies(
     shares: QueueTable, default: SharingPolicy, chosen: Mapping[str, SharingPolicy]
 ) -> tuple[SharingPolicy, ...]:
-    """Return the sharing policy of each queue: its own, or that of its parent, or `default` at the root.
+    """Return the sharing policy of each queue; a queue that sets no policy inherits the policy of its parent.
 
     Args:
       shares: the queue table.
-      default: the policy for queues without a parent.
+      default: the policy of the root, which queues without a parent inherit.
       chosen: policy objects by the name of the queue that sets them.
     """
     policies: list[SharingPolicy] = []

@@ -31,7 +31,7 @@ NO_USER: Final = "(none)"
 
 @dataclass(frozen=True, slots=True)
 class QueueLimit:
-    """A limit on what a queue, one user of a queue, or all other queues together may use.
+    """A limit on the usage of a queue or of one of its users, or, for a kept guarantee, of all other queues.
 
     The usage of a queue includes the usage of its descendants. A limit on all other queues protects kept guarantees:
     guarantees that their queues do not lend.
@@ -54,9 +54,9 @@ class QueueLimit:
     bound_by_borrowing: frozenset[str] = frozenset()
 
     def limiting_setting(self, resources: Collection[str]) -> str:
-        """Return the name of the queue setting that limits the given resources, for messages.
+        """Return which setting limits the given resources: `limit`, or guarantee plus borrowing limit.
 
-        It is `limit`, or `guarantee plus borrowingLimit`.
+        The text, for messages, is `limit` or `guarantee plus borrowingLimit`.
         """
         by_borrowing = self.bound_by_borrowing.issuperset(resources)
         return "guarantee plus borrowingLimit" if by_borrowing else "limit"

@@ -78,7 +78,7 @@ class RecordingExtenderClient(Extenders):
 
     @property
     def calls(self) -> tuple[ExtenderCall, ...]:
-        """All requests that were sent to extenders so far, with their responses."""
+        """The requests in the present recording, with their responses."""
         return tuple(self._calls)
 
     @override

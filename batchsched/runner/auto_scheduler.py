@@ -91,11 +91,14 @@ class SimulationSchedulerBuilder:
 
     @property
     def session_of_last_scheduler(self) -> Session:
-        """The `Session` object of the scheduler that was created last."""
+        """The `Session` object of the scheduler that this builder created last."""
         assert self._session is not None  # a simulation makes its scheduler first
         return self._session
 
     @property
     def session_counts_by_policy(self) -> dict[str, int]:
-        """The number of sessions under each candidate gang order of `auto`; {} without the policy `auto`."""
+        """The number of sessions under each candidate gang order of `auto`; {} without the policy `auto`.
+
+        Only the sessions of the scheduler that was created last are counted.
+        """
         return dict(self._auto.sessions_by_policy) if self._auto is not None else {}

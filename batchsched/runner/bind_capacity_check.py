@@ -16,9 +16,9 @@ Places = tuple[tuple[Pod, str], ...]
 
 
 class BindCapacityCheck:
-    """A check before binding: do placements still fit on the nodes that changed while the session decided?
+    """A check that placed gangs still fit on the nodes that changed while the session decided.
 
-    All other nodes have the free capacity that the session saw.
+    The check runs before the pods are bound. All other nodes have the free capacity that the session saw.
 
     Args:
       cache: The cluster state.

@@ -60,7 +60,7 @@ class ObjectIdentity(msgspec.Struct):
 
 
 class ObjectStore(Protocol):
-    """The interface through which the cluster state and the pod grouper receive the objects of a cluster."""
+    """The interface of the stores to which event handlers pass objects, such as the cluster state."""
 
     def put(self, changed: Any, /) -> None:
         """Add an object to the store, or update it."""
@@ -162,7 +162,10 @@ class EventHandler:
         self._changed()
 
     def set_object_aside(self, item: Any, problem: FieldError) -> None:
-        """Set aside an object that cannot be read or handled: remove it from the store, and record why."""
+        """Set an object aside after an exception: remove the object from the store, and record the problem.
+
+        The exception was raised while the object was decoded, or while it was passed to the store.
+        """
         if isinstance(item, InvalidObject):
             meta = item.meta
         elif isinstance(item, bytes):

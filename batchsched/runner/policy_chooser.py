@@ -49,7 +49,7 @@ class CandidateChoice:
 
     @property
     def changes_gang_order(self) -> bool:
-        """True if the chosen gang order differs from the one that was used before."""
+        """True if the policy `auto` uses another gang order after this choice than before it."""
         return self.policy != self.previous
 
 
@@ -121,7 +121,7 @@ class PolicyChooser:
             self.due_forecast = self.build_next_forecast_input(session, cluster(), now)
 
     def record_arrived_gangs(self, session: Session, identities: Iterable[str]) -> None:
-        """Record newly arrived gangs for later forecasts; ignore gangs that were recorded before.
+        """Record arrived gangs for later forecasts; ignore those that are already among the recent gangs.
 
         Args:
           session: a session; its tables contain the gangs.
@@ -154,12 +154,12 @@ class PolicyChooser:
     def forecast_all(
         self, frozen: ForecastInput, pause: Callable[[], None] | None = None
     ) -> dict[str, Forecast]:
-        """Simulate every candidate gang order, and return a dict of the forecasts by candidate name.
+        """Simulate every candidate gang order, and return a dict of the forecasts by candidate label.
 
         Any thread may call this method.
 
         Args:
-          frozen: the frozen input.
+          frozen: the input of the forecasts.
           pause: called after each simulated session.
         """
         progress = (lambda _done, _total: pause()) if pause is not None else None

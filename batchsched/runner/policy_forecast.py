@@ -133,7 +133,7 @@ class Forecast:
 
 
 def to_forecast_gang(tables: SessionTables, members: GangState) -> ForecastGang | None:
-    """Return what a forecast knows about a pending gang; None if the gang has no pending pod."""
+    """Convert a pending gang to a `ForecastGang`; return None if the gang has no pending pod."""
     gang: PendingGang = tables.pending_gang(members)
     if not gang.parts:
         return None
@@ -154,7 +154,7 @@ def to_forecast_gang(tables: SessionTables, members: GangState) -> ForecastGang 
 def build_forecast_input(
     session: Session, cluster: Snapshot, recent: Sequence[ForecastGang], now: float
 ) -> ForecastInput:
-    """Create the input of forecasts from the tables of a session; call this only between two sessions."""
+    """Read the input of forecasts from the tables of a `Session`; call this only between two sessions."""
     tables = session.tables
     free = np.maximum(0, tables.free_resources())
     pool_of_node, count = _pools(tables.node_table.allocatable)

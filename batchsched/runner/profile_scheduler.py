@@ -54,7 +54,7 @@ class PlacedGang:
 
 
 class ProfileScheduler:
-    """The scheduler of one profile, which follows the cluster, runs sessions and applies their decisions.
+    """The scheduler of one profile: it takes gangs from a queue, runs sessions and assumes placed pods.
 
     Args:
       profile: The profile.
@@ -157,11 +157,11 @@ class ProfileScheduler:
 
     @property
     def is_last_session_full(self) -> bool:
-        """Whether the last session reached its maximum of gangs or pod specs, so that further gangs may be ready."""
+        """Whether the last session had its maximum number of gangs or pod specs; more gangs may be active."""
         return self._gang_selector.is_full
 
     def sync_queue(self, now: float) -> None:
-        """Apply the changes of the cluster to the scheduling queue; call this only between sessions."""
+        """Update the scheduling queue after changes of the cluster; call this only between sessions."""
         changes = self._changes.read_changes()
         if self.pipeline.allocates_devices != (allocates := self.can_allocate_devices()):
             self.pipeline.allocates_devices = allocates
@@ -201,7 +201,7 @@ class ProfileScheduler:
     def begin_session(
         self, now: float, reserved_elsewhere: Iterable[ReservedVolumesAndDevices] = ()
     ) -> Callable[[], Decision] | None:
-        """Take gangs from the scheduling queue, and return a function that decides a session with them.
+        """Take gangs from the scheduling queue, and return a function that decides about them in a session.
 
         Args:
           now: seconds since 1970.
@@ -278,7 +278,11 @@ class ProfileScheduler:
         return renewed
 
     def inherit_state(self, before: "ProfileScheduler") -> None:
-        """Take over the reservations, refused evictions and usage history of this scheduler's predecessor."""
+        """Take over reservations, refused evictions and usage history from the scheduler that is replaced.
+
+        This scheduler also takes over the volumes and devices that are reserved for placed pods and, if the arguments
+        of `auto` are equal, the policy chooser.
+        """
         before._successor = self
         self.reservations = before.reservations
         self._reserved_volumes_and_devices = before._reserved_volumes_and_devices
@@ -360,7 +364,7 @@ class ProfileScheduler:
         return placements
 
     def abandon_session(self, now: float) -> None:
-        """End a failed session, return its gangs to the queue, and halve the number of gangs of the next session.
+        """End a failed session, return its gangs to the queue, and let the next session take half as many.
 
         After repeated failures, the gang that causes them is alone in its session.
         """

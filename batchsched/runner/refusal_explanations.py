@@ -27,7 +27,10 @@ MAX_EXPLANATIONS: Final = 20_000
 
 
 class ExplanationResultCode(StrEnum):
-    """The result of explaining a refusal, such as verified or failed; it is also a label value of metrics."""
+    """The result of an attempt to explain a refusal: verified, partial, outdated or failed.
+
+    `ExplanationOutcome` defines these results. Metrics use them as values of a label.
+    """
 
     VERIFIED = "verified"
     PARTIAL = "partial"
@@ -59,9 +62,9 @@ class ExplanationOutcome:
 
 @dataclass(frozen=True, slots=True)
 class SessionInputIdentity:
-    """The identity of a session's input, which shows whether two sessions had equal inputs.
+    """The identity of a session's input: sessions with equal identities had equal inputs, except the time.
 
-    If they had, an explanation for the earlier session can still be valid.
+    If the identities are equal, an explanation for the earlier session can still be valid.
 
     Args:
       generation: the number of changes so far to the objects of the cluster that decisions read.
@@ -156,7 +159,9 @@ class RefusalExplanations:
     def record_refusals_and_add_explanations(
         self, profile_scheduler: ProfileScheduler, decision: Decision
     ) -> Decision:
-        """Add the refusals of a scheduler's last session, and drop the earlier refusals of the gangs that took part.
+        """Record refusals for later explanation, and return the decision with explanations that are known.
+
+        Earlier refusals of the gangs that took part in the session are dropped.
 
         Returns:
           The decision, in which refusals with a valid explanation are replaced by the explained ones.

@@ -47,14 +47,14 @@ TelemetryFactory = Callable[[Profile], Telemetry | None]
 
 
 def make_no_telemetry(profile: Profile) -> Telemetry | None:
-    """The default `TelemetryFactory`, which returns None, so that sessions run without telemetry."""
+    """Return None, for sessions without telemetry; this function is the default `TelemetryFactory`."""
 
 
 @cache
 def shared_extender_client() -> Extenders:
-    """Return the HTTP client that calls scheduler extenders.
+    """Return the HTTP client with which the whole process calls scheduler extenders.
 
-    The whole process shares one client, so that connections are reused.
+    All callers share the client, so that connections are reused.
     """
     from batchsched.kube.extender import HttpExtenderClient
 
@@ -103,7 +103,7 @@ class SessionInput:
 
     @cached_property
     def snapshot(self) -> Snapshot:
-        """The input as a Snapshot; its field `resting` lists the pending gangs that do not take part."""
+        """The input as a Snapshot; its field `resting` lists pending gangs that the session ignores."""
         pending = {gang_identity(pod) for pod in self.cluster.pods if not pod.node}
         return replace(self.cluster, resting=tuple(sorted(pending - self.taking_part)))
 
@@ -148,7 +148,7 @@ class SessionRunner:
         return SessionRunner(self.profile, self.overdue, self.telemetry, self._workers)
 
     def run_session(self, follow: Callable[[], Decision], session_input: SessionInput | None) -> Decision:
-        """Decide a session by calling `follow`, and return the decision.
+        """Call the function `follow`, which decides a session, and return the decision.
 
         If a plugin hangs, the session is decided again from its Snapshot.
 
@@ -197,7 +197,7 @@ class SessionRunner:
 def run_without_overdue_calls(
     work: Callable[[CountingPluginRunner], T], seconds: float, overdue: tuple[ExceededDeadline, ...] = ()
 ) -> tuple[T, tuple[ExceededDeadline, ...]]:
-    """Run a function that calls plugins; repeat the function without each call that exceeds its deadline.
+    """Call `work`; if a plugin call in it exceeds its deadline, call `work` again without this plugin call.
 
     Args:
       work: The work. It starts from the beginning each time and shares no mutable state with earlier runs.

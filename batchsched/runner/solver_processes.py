@@ -34,7 +34,7 @@ LOST: Final = (BrokenExecutor, CancelledError, OSError, MemoryError, pickle.Pick
 
 
 class SolverProcesses(SolverWorkers):
-    """Local processes that compute functions for the solver and return their results.
+    """A pool of local processes that execute functions for the solver.
 
     Args:
       workers: the number of processes including this process; one less is started.
@@ -97,7 +97,7 @@ class SolverProcesses(SolverWorkers):
             self._idle.put(None)
 
     def close(self) -> None:
-        """End each process as soon as its present function has ended."""
+        """End all processes after their current functions; cancel the functions that have not begun."""
         self._threads.shutdown(cancel_futures=True)
         while not self._idle.empty():
             process = self._idle.get()

@@ -47,7 +47,7 @@ def do_nothing_on_binding(pod: Pod, node: str, problem: str, seconds: float) -> 
 
 
 def combine_callbacks(*callbacks: Callable[P, None]) -> Callable[P, None]:
-    """Return one callback that passes its arguments to several callbacks, in the given order."""
+    """Return a callback that calls all given callbacks with its own arguments, one after the other."""
 
     def call_all_callbacks(*arguments: P.args, **named: P.kwargs) -> None:
         for callback in callbacks:

@@ -42,7 +42,7 @@ def read_snapshot_from_files(
 
 
 def load_offline_cluster(files: ClusterFiles, settings: SessionSettings) -> "OfflineCluster":
-    """Load a cluster from files in a form to which further objects can be added.
+    """Load a cluster from files, and return it as an `OfflineCluster`, to which further objects can be added.
 
     Raises as `read_snapshot_from_files`.
     """

@@ -66,28 +66,28 @@ def do_nothing_on_explanation(outcome: ExplanationOutcome) -> None:
 
 
 class InterruptedDecisionError(BaseException):
-    """An exception that interrupts the explanation of a refusal while a session or bindings have precedence.
+    """Raised to interrupt the explanation of a refusal while the scheduler is busy with sessions or bindings.
 
     It is not an `Exception`, so that no handler for failing plugins catches it.
     """
 
 
 class OutdatedExplanationError(BaseException):
-    """An exception that ends the explanation of a refusal because the explanation is no longer needed.
+    """Raised to end the explanation of a refusal, because the explanation is no longer needed.
 
     Like `InterruptedDecisionError`, it is not an `Exception`.
     """
 
 
 class ExplanationGate(Telemetry):
-    """The component that interrupts the explanation of a refusal while a session or bindings have precedence.
+    """The component that interrupts explanations of refusals while the scheduler is busy with other work.
 
-    An explanation decides a session again with changed inputs: these are trial decisions. The gate is the telemetry of
-    the trial decisions, and each stage that they report is an opportunity to stop. All methods are called in the thread
-    of the explanation.
+    The other work is sessions and bindings. An explanation decides a session again with changed inputs: these are
+    trial decisions. The gate is the telemetry of the trial decisions, and each stage that they report is an opportunity
+    to stop. All methods are called in the thread of the explanation.
 
     Args:
-      is_busy: Returns whether a session or bindings have precedence at the moment.
+      is_busy: Returns whether the scheduler is busy with sessions or bindings at the moment.
       is_current: Returns whether the explanation is still needed.
     """
 
@@ -112,7 +112,7 @@ class ExplanationGate(Telemetry):
         raise OutdatedExplanationError
 
     def wait_until_scheduler_is_quiet(self) -> None:
-        """Block the thread of the explanation while a session or bindings have precedence.
+        """Block the thread of the explanation while the scheduler is busy with sessions or bindings.
 
         Raises:
           OutdatedExplanationError: The explanation is no longer needed.
@@ -133,18 +133,18 @@ class ExplanationGate(Telemetry):
     @override
     @contextmanager
     def stage_span(self, name: str) -> Iterator[None]:
-        """Begin a stage of a trial decision, unless the explanation is outdated or must wait.
+        """Raise an exception at the start of a stage if the scheduler is busy or the explanation is outdated.
 
-        In these cases, raise an exception that ends the trial decision. The time of the stage is not measured.
+        The exception ends the trial decision. The time of the stage is not measured.
         """
         self._end_if_busy_or_outdated()
         yield
 
     @override
     def gang_span(self, pod_group: str) -> AbstractContextManager[None]:
-        """Begin the work on a gang in a trial decision, unless the explanation is outdated or must wait.
+        """Raise an exception before a gang is tried if the scheduler is busy or the explanation is outdated.
 
-        In these cases, raise an exception that ends the trial decision. The time of the gang is not measured.
+        The exception ends the trial decision. The time of the gang is not measured.
         """
         self._end_if_busy_or_outdated()
         return nullcontext()
@@ -152,16 +152,16 @@ class ExplanationGate(Telemetry):
     @override
     @contextmanager
     def plugin_span(self, plugin: str, point: str) -> Iterator[None]:
-        """Begin a plugin call in a trial decision, unless the explanation is outdated or must wait.
+        """Raise an exception before a plugin call if the scheduler is busy or the explanation is outdated.
 
-        In these cases, raise an exception that ends the trial decision. The time of the call is not measured.
+        The exception ends the trial decision. The time of the call is not measured.
         """
         self._end_if_busy_or_outdated()
         yield
 
     @override
     def on_progress(self, done: int, total: int, unit: str) -> None:
-        """Raise an exception if the explanation is outdated or must wait; the progress is not shown."""
+        """Raise an exception if the scheduler is busy or the explanation is outdated; show no progress."""
         self._end_if_busy_or_outdated()
 
 

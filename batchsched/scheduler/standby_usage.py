@@ -23,7 +23,7 @@ SAMPLE_SECONDS: Final = 60.0
 
 
 class StandbyUsageRecorder:
-    """A recorder of the usage of queues for each profile, which runs until this replica leads.
+    """A recorder that samples the usage of queues for each profile, until this replica becomes the leader.
 
     Args:
       cache: The cluster state.

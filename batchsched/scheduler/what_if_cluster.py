@@ -307,7 +307,7 @@ def _check_templates(parts: Sequence[OwnerPart], file: str, name: str) -> None:
 
 
 def addition_sort_key(document: Document | InvalidInput) -> int:
-    """Return the sort key of a manifest, by which training runtimes are added first and pods last."""
+    """Return the sort key by which manifests are added: the runtimes of TrainJobs first, and pods last."""
     if not isinstance(document, Document):
         return 1
     envelope = document.envelope

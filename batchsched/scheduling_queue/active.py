@@ -34,7 +34,7 @@ class ActiveQueue:
         return frozenset(self._heaps)
 
     def first(self, after_others: Container[str] = ()) -> Entity | None:
-        """Return the first gang or single pod in the order of QueueSort, or None if the active queue is empty.
+        """Return the gang or single pod that is first in the order of QueueSort; None if the queue is empty.
 
         Args:
           after_others: entities in these namespaces come after entities of the same priority in other namespaces.

@@ -89,7 +89,7 @@ def is_in_backoff(entity: Entity, now: float) -> bool:
 
 
 class BackoffQueue:
-    """The gangs and single pods in backoff: one heap for those that were refused, one for those with an error.
+    """The gangs and single pods in backoff, in two heaps: one after a refusal, the other after an error.
 
     Refused entities with an end of backoff in the same second are ordered as in the active queue, because they may be
     popped from here if the active queue is empty.

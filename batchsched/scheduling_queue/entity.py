@@ -71,7 +71,7 @@ MOVES: Final = {
 
 
 def check_state_change(start: QueueState, end: QueueState) -> None:
-    """Check that a gang or single pod in the scheduling queue may change from one state to another.
+    """Raise `IllegalStateChange` if the table `MOVES` does not permit a change from one state to another.
 
     Raises:
       IllegalStateChange: the table of moves does not contain this change.
@@ -85,7 +85,9 @@ def check_state_change(start: QueueState, end: QueueState) -> None:
 
 @dataclass(slots=True, eq=False)
 class Entity:
-    """A pending gang, or a pending pod without a PodGroup, in the scheduling queue. Only the queue changes this record.
+    """An entry of the scheduling queue: a pending gang, or a pending pod without a PodGroup.
+
+    Only the queue changes this record.
 
     Args:
       identity: `namespace/name` of the PodGroup, or `pod/namespace/name` of a single pod.

@@ -93,7 +93,10 @@ class SchedulingQueue:
         self._process_event(ObjectEvent(event, None, pod), now)
 
     def update_pod(self, pod: Pod, now: float) -> None:
-        """Process a new version of a pending pod. Queueing hints decide whether its entity moves."""
+        """Replace a pending pod in the queue by its new version.
+
+        Queueing hints decide whether its entity moves.
+        """
         identity = self._identity_of.get(pod.key)
         if identity != gang_identity(pod):
             if identity is not None:
@@ -138,7 +141,7 @@ class SchedulingQueue:
             )
 
     def put_group(self, group: PodGroup, now: float) -> None:
-        """Add a PodGroup, or process a new version of it. A changed spec moves the gang."""
+        """Add a PodGroup, or replace it by a new version. A changed spec moves the gang."""
         old = self._groups.get(group.key)
         self._groups[group.key] = group
         if old is None or old.spec != group.spec:
@@ -147,13 +150,13 @@ class SchedulingQueue:
             self._entities[group.key].group = group
 
     def delete_group(self, key: str, now: float) -> None:
-        """Process the deletion of the PodGroup with this `namespace/name`."""
+        """Remove the deleted PodGroup `namespace/name`, and retry the refused gangs that this may help."""
         old = self._groups.pop(key, None)
         if old is not None:
             self._group_changed(key, old, None, now)
 
     def process_object_change(self, resource: EventResource, old: Any, new: Any, now: float) -> None:
-        """Process a change of a node, bound pod or other object: retry the refused gangs that it may help.
+        """Retry the refused gangs that a change of a node, bound pod or other object may help.
 
         Pending pods and PodGroups have methods of their own. None stands for an absent object.
         """
@@ -175,7 +178,7 @@ class SchedulingQueue:
         self.process_object_change(EventResource.ASSIGNED_POD, assumed, None, now)
 
     def apply_change(self, change: ObjectChange, now: float) -> None:
-        """Process a change of any object of the cluster state. An assumed pod counts as bound."""
+        """Update the queue after a change of any object in the cluster state. Assumed pods count as bound."""
         if change.field == PODS:
             self._apply_pod_change(change, now)
         elif change.field == POD_GROUPS:
@@ -482,10 +485,10 @@ class SchedulingQueue:
 
 
 def gating_plugins(entity: Entity, pipeline: Pipeline) -> tuple[str, ...]:
-    """Return the names of the PreEnqueue plugins that together refuse all pods of a gang.
+    """Return the names of PreEnqueue plugins that gate a gang; () if at least one of its pods is accepted.
 
-    For each pod, only the first plugin that refuses it is listed. The result is () if at least one pod is accepted:
-    then the gang is not gated. A plugin that raises counts as refusing.
+    A gang is gated if each of its pods is refused by a plugin. For each pod, only the first plugin that refuses it is
+    listed. A plugin that raises counts as refusing.
     """
     refusing: dict[str, None] = {}
     for pod in entity.pods.values():

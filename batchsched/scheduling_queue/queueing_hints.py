@@ -131,7 +131,7 @@ class QueueingHints:
         """Number of failed hints by plugin. A failed hint counts as Queue, so that no entity is lost."""
 
     def hint_functions(self, plugin: str, event: ClusterEvent) -> tuple[HintFunction | None, ...]:
-        """Return a plugin's hint functions for a cluster event; an entry of None always answers `Queue`."""
+        """Return the hint functions of a plugin for a cluster event; None means that the hint is `Queue`."""
         hints = self._hints_by_event.get((plugin, event))
         if hints is None:
             # The "plugin" may be a reason of the session. Of an unknown one, any event may remove the cause.

@@ -31,7 +31,7 @@ class UnschedulableEntities:
         # `remove` needs the plugins and templates of the time of `put`: both may have changed since.
 
     def put(self, entity: Entity) -> None:
-        """Add a gang or single pod to the index of unschedulable ones.
+        """Add an unschedulable or gated gang or single pod to the index.
 
         The plugins that refused it must not change while it is in the index.
         """

@@ -64,7 +64,10 @@ class ConfigReloader:
         self._requested.set()
 
     async def run(self) -> None:
-        """Reload the configuration file after each change until cancelled."""
+        """Reload the configuration file after each change or request, until cancelled.
+
+        If there is no configuration file, return at once.
+        """
         file = self._file
         if file is None:
             return

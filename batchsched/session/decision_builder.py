@@ -93,7 +93,10 @@ class DecisionBuilder:
         self.reservations += [] if reservation is None else [reservation]
 
     def add_tier_objectives(self, formulation: Formulation, outcome: JointOutcome) -> None:
-        """Add the weight of newly placed gangs, and its upper bound, to the sums for each tier."""
+        """Add the objective of one solver outcome, and its upper bound, to the sums for each tier.
+
+        The sums are the fields `objective` and `bound` of the builder.
+        """
         problem = formulation.problem
         total_weight = np.bincount(
             problem.gangs.tier[problem.classes.gang],
@@ -109,7 +112,7 @@ class DecisionBuilder:
         self.guard |= outcome.solution.guard
 
     def compute_tiers_and_gap(self) -> None:
-        """Compute the decision's gap, and each tier's placed weight with the upper bound on this weight."""
+        """Compute the gap of the decision, and for each tier the objective with its upper bound."""
         self.tiers = tuple(
             TierObjective(
                 share=tier[0].name_in_decision,
@@ -131,7 +134,7 @@ class DecisionBuilder:
         self.refusals = [victims.refusal_with_eviction_count(refusal) for refusal in self.refusals]
 
     def build(self, tables: SessionTables, queue_set_aside: Iterable[SetAside]) -> Decision:
-        """Return the decision with sorted lists, so that sessions with equal inputs return equal bytes.
+        """Return the decision with sorted lists, so that equal sessions return byte-identical decisions.
 
         Args:
           tables: the tables of the session, for the names of nodes and for the objects that were set aside.

@@ -45,9 +45,9 @@ class HeadReservation:
     needs: IntArray
 
     def deduct_if_head_still_fits(self, nodes: IndexArray, requests: IntArray) -> bool:
-        """Take a gang's requests from the resources free at the reserved start, unless the head needs these.
+        """Deduct requests from the resources free at the reserved start, if the head still fits in the rest.
 
-        Return True if the head still fits without these resources. Otherwise, take nothing and return False.
+        Return True if the head still fits without these resources, else deduct nothing and return False.
 
         Args:
           nodes: the node index of each entry of `requests`; a node may occur several times.
@@ -61,7 +61,7 @@ class HeadReservation:
         return True
 
     def capacity_left_by_head(self) -> IntArray:
-        """Return the amounts [N, R] (node, resource) that stay free after the head's reserved start.
+        """Return the amounts [N, R] (node, resource) that the head leaves free at its reserved start.
 
         A gang that uses only these amounts does not delay the head.
         """
@@ -183,7 +183,7 @@ class PlacementEstimator:
         """The gangs that start."""
 
     def add_gang(self, gang: PendingGang) -> None:
-        """Add a gang to the estimate, if it fits in the capacity that earlier gangs leave free."""
+        """Estimate where a gang starts, and record its placement if it fits beside all recorded gangs."""
         if not (gang.needs <= self._free_total).all():
             return
         problem = problem_at_later_time(self._inputs, gang)
@@ -501,9 +501,10 @@ class ReservedHead:
     def deduct_after_eviction_if_head_still_fits(
         self, placement: GangPlacement, leaving: Iterable[tuple[Pod, int]]
     ) -> bool:
-        """Record that a gang takes the resources of its victims, unless the gang would then delay the head.
+        """Record the start of a gang that evicts victims, if the head can still start at its reserved time.
 
-        Return True if it is recorded, False if the start would be delayed.
+        Return True if the start is recorded, False if it would delay the head. The start of a gang that does not have
+        to leave room for the head is always recorded.
 
         Args:
           placement: the gang.

@@ -86,7 +86,7 @@ class Session:
 
     @property
     def node_table(self) -> NodeTable:
-        """The nodes of the cluster, with the pods that are bound or assumed according to the last applied changes."""
+        """The node table of the session: all nodes of the cluster, with their bound and assumed pods."""
         return self.tables.node_table
 
     @property
@@ -114,7 +114,11 @@ class Session:
         self._held = held
 
     def use_gang_order_candidate(self, label: str) -> None:
-        """Make the policy `auto` use the gang order with this label; under other policies, do nothing."""
+        """Make the policy `auto` use the candidate with this label; do nothing under other policies.
+
+        A label is the name of the gang order with its arguments. If no candidate has the label, the present candidate
+        stays in use. The backfill setting of the candidate, if it has one, replaces the setting of the profile.
+        """
         if not isinstance(self._policy, AutoOrder):
             return
         candidate = self._policy.use_candidate(label)
@@ -130,7 +134,7 @@ class Session:
         self.tables.refused_evictions = frozenset(pods)
 
     def distinct_spec_numbers(self, pods: Iterable[Pod]) -> set[Hashable]:
-        """Return the numbers of the given pods' specs; specs that no plugin can distinguish have the same number."""
+        """Return one number for each distinct pod spec; specs are equal if no plugin can tell them apart."""
         return {self.tables.specs.spec_number_of(pod) for pod in pods}
 
     def decide(

@@ -66,7 +66,7 @@ def read_trace(path: Path, first: float = -inf, last: float = inf) -> tuple[Phil
 
 
 def read_virtual_cluster_names(path: Path) -> tuple[str, ...]:
-    """Read the names of the Philly trace's virtual clusters from the first column of a CSV with a header.
+    """Read the names of virtual clusters of the Philly trace from the first column of a CSV with a header.
 
     Raises:
       InvalidInput: the file is empty.

@@ -36,12 +36,15 @@ class UsageRecorder:
         self.set_nodes(nodes)
 
     def set_nodes(self, nodes: Iterable[Node]) -> None:
-        """Set the nodes that are up; their allocatable amounts are the total capacity from now on."""
+        """Set the available nodes; the recorded capacity is the sum of their allocatable amounts from now on."""
         offered = [node.parse_allocatable_in_base_units() for node in nodes]
         self._total = tuple(sum(amounts.get(name, 0) for amounts in offered) for name in self.resources)
 
     def requests_of_recorded_resources(self, pod: Pod) -> tuple[int, ...]:
-        """Return the amount [R] that a pod requests of each recorded resource, in base units."""
+        """Return the amounts that a pod requests of the recorded resources, in the order of `resources`.
+
+        The amounts are in base units.
+        """
         cached = self._requests_by_spec.get(id(pod.spec))
         if cached is None:
             amounts = pod_requests(pod)
@@ -89,7 +92,7 @@ class UsageRecorder:
         self._changed_queues.clear()
 
     def cluster_series(self) -> ClusterSeries:
-        """Return the recorded usage of the whole cluster over time, one column for each quantity."""
+        """Return the recorded usage of the whole cluster, with a row for each time of a sample."""
         width = len(self.resources)
         waiting, running, *amounts = (
             zip(*self._rows.values(), strict=True) if self._rows else [()] * (2 + 2 * width)
@@ -103,7 +106,7 @@ class UsageRecorder:
         )
 
     def queue_series(self) -> QueueSeries:
-        """Return the recorded usage and requests of all queues over time, one column for each quantity."""
+        """Return the recorded usage and requests of all queues, with a row for each change of a queue."""
         return QueueSeries(
             self.resources,
             times=tuple(time for time, _ in self._queue_rows),

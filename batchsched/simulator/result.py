@@ -62,12 +62,15 @@ class GangRecord:
 
     @property
     def wait_seconds(self) -> int:
-        """Seconds from the arrival of the gang to its last start; 0 if the gang never started."""
+        """Seconds from the arrival of the gang to its last start; 0 for a gang that is pending.
+
+        A pending gang never started, or was killed after its last start.
+        """
         return 0 if self.started is None else self.started - self.submitted
 
     @property
     def bounded_slowdown(self) -> float:
-        """The bounded slowdown of the gang: max(1, (wait + run) / max(run, 10)).
+        """The bounded slowdown of the gang: max(1, (wait + run time) / max(run time, 10 s)).
 
         Source: Feitelson et al., Theory and Practice in Parallel Job Scheduling, JSSPP 1997.
         """

@@ -1,8 +1,8 @@
 """Simulates a scheduler on a workload in virtual time.
 
-At each time with events, the order is: completions, node failures and repairs, arrivals, then one session; its
-assignments are bound immediately. There is no clock and no thread: the same workload, scheduler and seed give the
-same run.
+At each time with events, the order is: completions, node failures and repairs, arrivals, then one session, or several
+if `RunSettings.window` limits the gangs of a session. Assignments are bound immediately. There is no clock and no
+thread: the same workload, scheduler and seed give the same run.
 """
 
 import heapq
@@ -23,7 +23,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """The settings of one simulated run: policy name, seed, and limits of its sessions.
+    """The settings of one simulated run: policy name, seed, time between sessions, and gangs per session.
 
     Args:
       policy: name of the policy in the result.

@@ -46,8 +46,8 @@ def place_gangs_that_greedy_missed(problem: Problem, solution: Solution, seed: i
     """Add refused gangs to a solution if an exact search can place them in the capacity that is left.
 
     Gangs are tried in the order of their tiers and ranks, each by itself. No placed pod moves. Only gangs with several
-    pod classes, a subgroup tree or levels of subgroups are tried. For any other gang, the greedy finds a placement if
-    there is one.
+    pod classes, a subgroup tree or levels of subgroups are tried. For any other gang, the greedy algorithm finds a
+    placement if there is one.
 
     Args:
       problem: the problem that the solution is for.
@@ -113,7 +113,14 @@ def solve_single_gang(problem: Problem, seed: int = 0) -> Solution:
 def add_gang_to_solution(
     problem: Problem, solution: Solution, isolated: IsolatedGangProblem, exact: Solution
 ) -> Solution:
-    """Add one gang to a solution, placed as in the solution of a separate problem with this gang alone."""
+    """Add one gang to a solution, with the placements that a separate solve found for this gang alone.
+
+    Args:
+      problem: the problem of all gangs.
+      solution: a solution without the gang.
+      isolated: the problem of the gang alone.
+      exact: the solution of that problem.
+    """
     classes = np.concatenate([solution.classes, isolated.classes[exact.classes].astype(np.int32)])
     nodes = np.concatenate([solution.nodes, exact.nodes])
     counts = np.concatenate([solution.counts, exact.counts])

@@ -71,7 +71,9 @@ def maximise(
     *,
     hint: NDArray[np.integer] | None = None,
 ) -> CpSatAnswer:
-    """Find values of the model's variables x that maximise Σ objective·x, by one call of CP-SAT.
+    """Find the values of a model's variables that maximize a linear objective, by one call of CP-SAT.
+
+    The objective is Σ objective·x over the variables x.
 
     Args:
       model: the variables and linear constraints.
@@ -149,10 +151,12 @@ UNITS_PER_PAIR: Final = 2e-8
 
 
 def estimate_solve_work(effort: float, variables: int, pairs: int) -> float:
-    """Estimate the computing work of solver calls: CP-SAT's deterministic time, plus the work outside CP-SAT.
+    """Estimate the work of solver calls from CP-SAT's deterministic time and the size of the models.
 
-    The work outside CP-SAT is not measured, because measured times are not repeatable. The constants are fitted to CPU
-    seconds: one unit is about five seconds.
+    The size of the models determines the work outside CP-SAT, such as building a model and rounding.
+
+    This work is not measured, because measured times are not repeatable. The constants are fitted to CPU seconds: one
+    unit is about five seconds.
 
     Args:
       effort: CP-SAT's deterministic units.
@@ -190,7 +194,7 @@ class CpSatBudget:
         gap: float = 0.0,
         hint: NDArray[np.integer] | None = None,
     ) -> CpSatAnswer:
-        """Maximise an objective by one CP-SAT call, and deduct its deterministic time from the budget.
+        """Maximize an objective by one CP-SAT call, and deduct the time of the call from the budget.
 
         The call may use at most `most` units of deterministic time.
         """
@@ -241,7 +245,7 @@ def _row_sides(model: LinearModel) -> tuple[FloatArray, FloatArray]:
 
 
 def _linear_program(model: LinearModel, costs: FloatArray) -> MPModelProto:
-    """The linear relaxation of a model: maximise Σ costs·x [V]."""
+    """The linear relaxation of a model: maximize Σ costs·x [V]."""
     proto = MPModelProto()
     proto.maximize = True
     lower, upper = model.variable_bounds()
@@ -318,9 +322,10 @@ def _write_rows(model: LinearModel, written: _Written) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LpOptimum:
-    """The optimum of a linear program: its value, its variables' values [V], and the duals of its constraints [M].
+    """The optimum of a linear program: its value, the variables' values, and the duals of the constraints.
 
-    Duals of upper limits are at least 0, those of lower limits at most 0.
+    `values` has one entry for each variable [V], and `duals` has one entry for each constraint [M]. Duals of upper
+    limits are at least 0, those of lower limits at most 0.
     """
 
     worth: float
@@ -336,7 +341,7 @@ class LinearProgram:
     """
 
     def __init__(self, model: LinearModel, objective: FloatArray) -> None:
-        """Maximise Σ objective·x [V] over the linear relaxation of `model`.
+        """Maximize Σ objective·x [V] over the linear relaxation of `model`.
 
         Raises:
           SolverFault: GLOP rejects the model.

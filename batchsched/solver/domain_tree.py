@@ -48,7 +48,9 @@ class DomainTree:
         """Array elements that were computed."""
 
     def layout_cost(self, counts: IntArray) -> int:
-        """Return the network cost of placing pods on the nodes with positive entries in `counts` [N].
+        """Return the network cost of placing pods on all nodes that have a positive number in `counts`.
+
+        `counts` [N] is the number of pods on each node.
 
         The first node and its domains cost nothing. If the gang occupies nodes already, these and their domains cost
         nothing instead, and all other nodes and domains have a cost.
@@ -65,9 +67,9 @@ class DomainTree:
         return total if len(occupied) else total - paid_first
 
     def find_cheapest_layout(self, capacity: IntArray, pods: int) -> IntArray:
-        """Return the number of pods on each node [N] in the layout with the least network cost.
+        """Return the number of pods on each node in the distribution of pods with the least network cost.
 
-        Of several layouts with the least cost, the one that leaves the least room in its domains is returned.
+        Of several distributions with the least cost, the one that leaves the least room in its domains is returned.
 
         Args:
           capacity: [N] pods that fit on each node, > 0; together at least `pods`.
@@ -138,7 +140,11 @@ class _Leaf:
     occupied_count: int
 
     def distribute_pods(self, pods: int, counts: IntArray) -> None:
-        """Fill the nodes in order; the last pods go to the node with the least room that holds them all."""
+        """Fill this domain's nodes one after the other, until one node has room for all remaining pods.
+
+        Of the nodes with that much room, the one with the least room gets the remaining pods. But if the next node is
+        occupied already, it gets them, because it costs nothing. The numbers of pods are added to `counts` [N].
+        """
         for position, node in enumerate(self.order.tolist()):
             amount = int(self.capacity[node])
             if amount >= pods:
@@ -161,7 +167,10 @@ class _Domain:
     choices: list[IntArray]
 
     def distribute_pods(self, pods: int, counts: IntArray) -> None:
-        """Divide pods among the child domains so that the network cost is least."""
+        """Divide pods among the child domains so that the network cost is least.
+
+        The number of pods on each node is added to `counts` [N].
+        """
         for child, choice in zip(reversed(self.children), reversed(self.choices), strict=True):
             amount = int(choice[pods])
             if amount:

@@ -1,6 +1,6 @@
 """The exact solve for small problems: CP-SAT solves the node-level model tier by tier.
 
-It is also the reference of the tests. Each tier is maximised while the tiers above keep their values. Among equal
+It is also the reference of the tests. Each tier is maximized while the tiers above keep their values. Among equal
 values the number of gangs, preferred levels, node scores and packing decide, in this order
 (`optimize_secondary_objectives`): each step adds variables of its own to the model. The incumbent always satisfies
 everything fixed so far: if the budget ends, quality suffers but never validity.
@@ -42,7 +42,7 @@ class _Incumbent:
         self.budget = CpSatBudget(budget.deterministic, budget.guard_seconds, seed)
 
     def step_time_limit(self, share: float, most: float = float("inf")) -> float:
-        """Return the CP-SAT time for the next step: a share of the remaining time, but at most `most`.
+        """Return the deterministic time for the next CP-SAT call: a share of what remains, at most `most`.
 
         Return 0 if the wall-clock guard has ended an earlier step.
         """
@@ -51,9 +51,9 @@ class _Incumbent:
     def improve_values_and_bound_objective(
         self, objective: IntArray, ceiling: int, allowance: float
     ) -> int | None:
-        """Search for a solution better than the present one; return a proved upper bound on the objective.
+        """Search for a solution with a higher objective than the best so far; return a proved upper bound.
 
-        The result is None if no time is left for the search.
+        The upper bound is a bound of the objective. The result is None if no time is left for the search.
         """
         now = int(objective @ self.values)
         if now >= ceiling:
@@ -122,7 +122,7 @@ def _first(model: NodeLevelModel, hint: Solution | None) -> IntArray:
 
 
 def _tier(climb: _Incumbent, tier: int, remaining: int, most: float) -> tuple[float, float]:
-    """Maximise one tier, which reaches at most `most`, and fix it; return its bound and its value."""
+    """Maximize one tier, which reaches at most `most`, and fix it; return its bound and its value."""
     problem, model = climb.model.problem, climb.model
     weights = np.where(problem.gangs.tier[problem.classes.gang] == tier, problem.classes.weight, 0.0)
     integers, scale, slack = scale_weights_to_integers(weights, problem.classes.count)
@@ -150,7 +150,7 @@ def _tier(climb: _Incumbent, tier: int, remaining: int, most: float) -> tuple[fl
 
 
 def optimize_secondary_objectives(climb: _Incumbent) -> None:
-    """Improve gang count, preferred topology levels and packing, without lowering the objective.
+    """Improve the gang count, the use of preferred levels and the packing, without lowering the objective.
 
     The number of gangs counts first, then preferred topology levels, then packing and node scores.
     """

@@ -97,7 +97,7 @@ class SubgroupTreeNode:
 
     @property
     def missing_slice_pods_by_domain(self) -> dict[int, int]:
-        """For each domain, the number of pods missing from the topology slices that run only partly there."""
+        """For each domain with an incomplete topology slice, the number of pods that the slice lacks."""
         return {domain: -pods % self.slice_size for domain, pods in self.running if pods % self.slice_size}
 
     def round_up_to_complete_slices(self, pods: int) -> int:

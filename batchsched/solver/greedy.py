@@ -33,23 +33,24 @@ def pack_greedily(problem: Problem, plain: bool = False) -> Packing:
 def solve_like_other_batch_schedulers(problem: Problem) -> Solution:
     """Place gangs as other batch schedulers do: one gang after the other, on the fullest node first.
 
-    The order of gangs is the same as in `solve_greedy`, and pods are placed in the given order. A gang with a
-    required level is tried in one domain after the other, the tightest first, since kube-scheduler's topology
-    placement examines all of them. A gang is skipped if its minimum fits in no domain. A placed pod never moves.
+    The order of gangs is the same as in `solve_greedy`, and the pods of a gang are placed in the order of their classes
+    in the problem. A gang with a required level is tried in one domain after the other, the tightest first, since
+    kube-scheduler's topology placement examines all of them. A gang is skipped if its minimum fits in no domain. A
+    placed pod never moves.
     """
     return pack_greedily(problem, plain=True).to_solution("greedy")
 
 
 def solve_greedily_unless_worse(problem: Problem, values: FloatArray, plain: bool = False) -> Solution | None:
-    """Place gangs greedily, tier by tier; return None as soon as the solution is worse than another solution.
+    """Place gangs greedily, tier by tier; stop and return None as soon as a given solution is better.
 
     Args:
       problem: the problem.
-      values: [T] objectives of another solution.
+      values: [T] the objectives of the given solution.
       plain: as in `pack_greedily`.
 
     Returns:
-      The greedy solution, or None if it is worse than the other one.
+      the greedy solution, or None if the given solution is better.
     """
     packing, classes = Packing(problem, plain), problem.classes
     for tier in iterate_filled_tiers(packing):
@@ -88,7 +89,7 @@ def iterate_filled_tiers(packing: Packing) -> Iterator[int]:
                 continue
             for gang in run:
                 packing.place_gang(gang)
-        # Surplus comes after all minimums of the tier, so that it takes no minimum its place.
+        # Elastic pods come after all minimums of the tier, so that they do not take the room of a minimum.
         for gang in order[start:end]:
             packing.place_elastic_pods(gang)
         yield tier[order[start]]

@@ -53,7 +53,10 @@ class LinearModel:
         return len(self.row_lower)
 
     def add_variables(self, lower: NDArray[np.integer], upper: NDArray[np.integer]) -> IntArray:
-        """Add one integer variable for each pair of bounds in `lower` and `upper` [n]; return their indices [n]."""
+        """Add an integer variable for each pair of bounds in `lower` and `upper`; return the new indices.
+
+        Shapes: all arrays [n].
+        """
         first = self._variables
         self._lower.append(np.asarray(lower, np.int64))
         self._upper.append(np.asarray(upper, np.int64))
@@ -144,9 +147,12 @@ class LinearModel:
     def set_variable_bounds(
         self, indices: NDArray[np.integer], lower: NDArray[np.integer], upper: NDArray[np.integer]
     ) -> None:
-        """Set the lower and upper bounds [n] of the variables with these indices [n]."""
+        """Set the lower and the upper bound of each variable in `indices`.
+
+        Shapes: all arrays [n].
+        """
         low, high = self.variable_bounds()
-        # Callers may hold the arrays that `bounds` returned.
+        # Callers may hold the arrays that `variable_bounds` returned.
         low, high = low.copy(), high.copy()
         low[indices], high[indices] = lower, upper
         self._lower, self._upper = [low], [high]
@@ -159,7 +165,7 @@ class LinearModel:
         self.moved_rows.add(row)
 
     def variable_bounds(self) -> tuple[IntArray, IntArray]:
-        """Return two arrays [V]: the lower and the upper bound of each variable."""
+        """Return the lower bounds and the upper bounds of all variables, as two arrays [V]."""
         if len(self._lower) != 1:
             empty = np.zeros(0, np.int64)
             self._lower = [np.concatenate([empty, *self._lower])]
@@ -167,7 +173,11 @@ class LinearModel:
         return self._lower[0], self._upper[0]
 
     def constraint_matrix(self) -> tuple[IntArray, IntArray, IntArray]:
-        """Return all constraints as a CSR matrix: row starts [M + 1], columns [Z] and coefficients [Z]."""
+        """Return the coefficients of all constraints as a matrix in compressed sparse row (CSR) format.
+
+        Returns:
+          the starts of the rows [M + 1], and the column and the coefficient of each of the Z terms [Z].
+        """
         empty = np.zeros(0, np.int64)
         if len(self._columns) > 1:
             self._starts = [np.concatenate(self._starts)]
@@ -179,9 +189,9 @@ class LinearModel:
         return starts, self._columns[0], self._coefficients[0]
 
     def row_bounds(self) -> tuple[IntArray, IntArray, NDArray[np.bool_]]:
-        """Return three arrays [M]: each constraint's lower limit, upper limit, and whether it always holds.
+        """Return each constraint's lower limit and upper limit, and whether it has no `when` condition.
 
-        A constraint with a `when` variable holds only under its condition.
+        Shapes: three arrays [M]. A constraint with a `when` condition need not hold if the condition is false.
         """
         always = np.ones(self.row_count, np.bool_)
         always[list(self.when)] = False

@@ -107,7 +107,7 @@ class PlacedPodCounts:
         room.add_trail_removal_listener(self.mark_outdated_if_undone)
 
     def mark_outdated_if_undone(self, length: int) -> None:
-        """Mark the table as outdated if it counts placements that were undone after it was last updated.
+        """Mark this table as outdated if placements that it counts were undone after its last update.
 
         The first `length` entries of the trail were kept; all later ones were undone or withdrawn.
         """
@@ -371,7 +371,11 @@ class SwapNeighbourhood:
         self._marked = np.zeros(len(packing.problem.nodes.free), np.bool_)
 
     def propose_moves(self, request: CapacityRequest) -> Iterator[SwapMove]:
-        """Yield exchanges of nodes between pairs of pods with different requests, in several passes over all pairs."""
+        """Yield moves in which pods of two groups with different requests exchange their nodes.
+
+        A group is a set of exchangeable pod classes. Each pass tries all pairs of groups: the first pass only exchanges
+        that make room at once, the later ones also exchanges that only reduce what a node lacks.
+        """
         room, class_index = self._packing.room, request.class_index
         self._refresh()
         usable = room.permitted_nodes(class_index)

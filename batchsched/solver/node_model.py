@@ -293,7 +293,7 @@ class NodeLevelModel(LinearModel):
         return NoGoodCut(columns, counts, below, above)
 
     def variable_values_of_placements(self, triples: Iterable[tuple[int, int, int]]) -> IntArray | None:
-        """Return the values of all model variables for given placements; None if a pod cannot be on its node.
+        """Return the values of all variables for given placements; None if a pod does not fit on its node.
 
         A placement is (class, node, count). The caller checks whether the values satisfy the rows.
         """

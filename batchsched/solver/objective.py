@@ -175,7 +175,10 @@ class TopologyPreference:
     used: tuple[int, ...]
 
     def cost(self, problem: Problem, nodes: IndexArray) -> float:
-        """Return the penalty if the pods of `classes` are placed on the given nodes."""
+        """Return the penalty for using several domains of the level, if pods are placed on the given nodes.
+
+        It is weight × (domains used - 1). Domains in which members run already count as used.
+        """
         domains = set(problem.nodes.levels[self.level][nodes].tolist()) | set(self.used)
         return self.weight * max(0, len(domains) - 1)
 

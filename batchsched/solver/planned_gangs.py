@@ -1,7 +1,7 @@
 """Planned gangs: CP-SAT places all gangs of a given plan on nodes, without choosing among them.
 
 The plan of the tiered model is often possible on the nodes although rounding does not find it. With all its gangs
-fixed, the exact model has nothing to maximise, and CP-SAT finds a placement up to a hundred times faster than the
+fixed, the exact model has nothing to maximize, and CP-SAT finds a placement up to a hundred times faster than the
 optimum of the session. The gangs of the highest tier are placed first, then those of the two highest, and so on:
 the answer is the last placement that was found, and the greedy algorithm adds what still fits.
 """

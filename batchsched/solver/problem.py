@@ -89,7 +89,7 @@ class ConstraintRow:
         return coefficients
 
     def domain_by_node(self, nodes: "ProblemNodes") -> IndexArray:
-        """Return for each node [N] its domain in this constraint's partition; -1 if it is in no domain."""
+        """Return the domain of each node [N] for this constraint; -1 for a node that is in no domain."""
         if self.partition == EVERY_NODE:
             return np.arange(len(nodes.free), dtype=np.int32)
         if self.partition == ALL_NODES:
@@ -164,7 +164,7 @@ class ProblemNodes:
     partitions: tuple[IndexArray, ...] = ()
 
     def select_nodes(self, nodes: Positions) -> "ProblemNodes":
-        """Return the table with only these nodes; a node may be taken several times."""
+        """Return a table of the nodes at the given positions, in this order; positions may repeat."""
         partitions = tuple(partition[nodes] for partition in self.partitions)
         return ProblemNodes(self.free[nodes], self.capacity[nodes], self.levels[:, nodes], partitions)
 
@@ -194,7 +194,10 @@ class ProblemClassKinds(ProblemTable):
     score: IntArray
 
     def select_nodes(self, nodes: Positions) -> "ProblemClassKinds":
-        """Return a copy of the table with the results for these nodes only; a node may be taken several times."""
+        """Return a table with the results for the nodes at the given positions, in this order.
+
+        A position may occur several times.
+        """
         return ProblemClassKinds(self.mask[:, nodes], self.score[:, nodes])
 
     def concatenate(self, other: "ProblemClassKinds") -> "ProblemClassKinds":
@@ -234,11 +237,11 @@ class ProblemGangs(ProblemTable):
 
     Args:
       need: [G] pods that must still be placed before the gang is taken: minMember less the members that run.
-        At 0 the gang has its minimum already, all its pending pods are surplus, and it counts as taken.
+        At 0 the gang has its minimum already, all its pending pods are elastic pods, and it counts as taken.
       tier: [G] 0 is the highest. A lower tier never costs a higher one anything.
       rank: [G] the policy's order, 0 first: the greedy's order and the tie-break.
-      required: [G] required level or -1. With a required level all pods of the gang, surplus included, are in one
-        domain of it; nodes of domain -1 are excluded.
+      required: [G] required level or -1. With a required level all pods of the gang, elastic pods included, are in
+        one domain of it; nodes of domain -1 are excluded.
       preferred: [G] preferred level or -1.
       pinned: [G] the domain of the required level where members already run, or -1.
       fresh: [G] False if members already run: the gang does not add to the gang counts of its quotas.
@@ -448,18 +451,19 @@ class Problem:
 
 
 def positions_by_group(labels: NDArray[np.integer], groups: int) -> list[IntArray]:
-    """Return an array for each group: the ascending positions in `labels` that have this group's number.
+    """Return for each group the positions of its items, ascending; `labels` has each item's group number.
 
-    Negative labels belong to no group.
+    An item with a negative label is in no group.
     """
     order, ranges = _ranges_by_group(labels, groups)
     return [order[first:end] for first, end in ranges]
 
 
 def position_lists_by_group(labels: NDArray[np.integer], groups: int) -> list[Sequence[int]]:
-    """Return a list of integers for each group: the ascending positions of the group's number in `labels`.
+    """Return for each group the positions of its items, ascending, as a sequence of Python integers.
 
-    A negative label belongs to no group. This is faster than the arrays of `positions_by_group`.
+    `labels` has the group number of each item; an item with a negative label is in no group. Python integers are faster
+    to read than the arrays of `positions_by_group`.
     """
     order, ranges = _ranges_by_group(labels, groups)
     positions = tuple(order.tolist())

@@ -57,7 +57,10 @@ class GangSubsetProblem:
     whole: Problem
 
     def append_zeros_for_lower_tiers(self, values: FloatArray) -> FloatArray:
-        """Extend values [T'] of the highest tiers to all T tiers of the whole problem, filling with 0."""
+        """Extend values of the highest tiers to all tiers of the whole problem, with 0 for the other tiers.
+
+        `values` is [T'], and the result is [T].
+        """
         result = np.zeros(count_tiers(self.whole))
         result[: len(values)] = values
         return result

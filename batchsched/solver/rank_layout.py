@@ -38,7 +38,7 @@ MAX_LAYOUT_WORK: Final = 40_000_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankedPodClass:
-    """The index of a pod class with ranks, its topology levels, and the nodes with bound pods of its gang.
+    """A pod class with pod ranks: its index, its topology levels, and the nodes with bound pods of its gang.
 
     Args:
       pod_class: index of the class in the problem.

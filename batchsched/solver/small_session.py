@@ -37,7 +37,7 @@ SEARCH_SHARE: Final = 0.75
 def solve_small_session(
     problem: Problem, budget: SolverBudget, seed: int, floor: Solution, telemetry: Telemetry
 ) -> Solution:
-    """Place the gangs of a small session by exact models; the result is at least as good as `floor`.
+    """Place the gangs of a small session by exact models; the result is no worse than the solution `floor`.
 
     Args:
       problem: the problem.
@@ -84,7 +84,11 @@ class _Steps:
         return is_proved_optimal(self.best)
 
     def is_finished(self) -> bool:
-        """Tell whether the search can end: the optimum is proved, or the wall-clock guard stopped CP-SAT."""
+        """Tell whether the search can end: the optimum is proved and ties are decided, or CP-SAT timed out.
+
+        Ties are decided if the best solution comes from the exact model, which compares solutions of equal objective.
+        CP-SAT timed out if the wall-clock guard ended one of its calls.
+        """
         return (self.is_proved_optimal() and self._settled) or self.best.guard
 
     def solve_exactly(self, units: float) -> None:

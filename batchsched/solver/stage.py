@@ -65,7 +65,8 @@ def solve(
         model, has a strict order, or has cuts.
 
     Returns:
-      a solution that passes the verifier, lexicographically no worse than the greedy's and the job-by-job solution.
+      a solution that passes the verifier, lexicographically no worse than the solutions of `solve_greedy` and of
+      `solve_like_other_batch_schedulers`.
 
     Raises:
       SolverFault: OR-Tools rejects a model as invalid.

@@ -63,7 +63,12 @@ class WarmStart:
         return bool(self.classes.size)
 
     def restrict_to_classes(self, classes: NDArray[np.int64], size: int) -> Self:
-        """Return the warm start for a problem that keeps only `classes` [C'] of the `size` pod classes."""
+        """Return the warm start for a problem that contains only some of the pod classes.
+
+        Args:
+          classes: [C'] the classes that the problem contains; they get the indexes 0, 1, 2 and so on.
+          size: the number of pod classes of the problem that this warm start is for.
+        """
         number = np.full(size, -1, np.int32)
         number[classes] = np.arange(len(classes))
         kept = number[self.classes] >= 0

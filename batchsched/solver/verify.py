@@ -38,7 +38,9 @@ _MAX_FAULTS_PER_CHECK: Final = 20
 
 
 def find_solution_faults(problem: Problem, solution: Solution) -> tuple[str, ...]:
-    """Return all faults of a solution, one sentence each; the result is empty if the solution is legal.
+    """Return the faults of a solution, one sentence each; the result is empty if the solution is legal.
+
+    Each check reports at most `_MAX_FAULTS_PER_CHECK` faults.
 
     Checked are: the triples themselves, masks, capacity, class counts, all or nothing (gangs and subgroups),
     domains, allowed, quotas, rows, cuts, and the reported objective, bound and taken gangs. A row that is violated

@@ -149,7 +149,7 @@ class ClusterState:
     # Events
 
     def put(self, changed: Any, version: str | None = None) -> None:
-        """Handle the event that an object was added or changed.
+        """Add an object to the state, or replace its previous version; ignore outdated versions.
 
         Args:
           changed: The object, of any kind that a Snapshot has.
@@ -161,7 +161,7 @@ class ClusterState:
         self._put(changed, _version(changed, version), listed=False)
 
     def remove(self, deleted: Any) -> None:
-        """Handle the event that an object was deleted.
+        """Remove an object from the state, because the object was deleted in the cluster.
 
         The last state of the object may be outdated, so only its name and its uid are read. A younger object of the
         same name stays.
@@ -403,7 +403,7 @@ class ClusterState:
         return reader
 
     def queue_access(self) -> QueueAccess:
-        """Return the rules by which namespaces may use queues, for the present queues and namespaces."""
+        """Return which namespaces may use which queues, according to the current Queues and Namespaces."""
         if self._queue_access is None:
             self._queue_access = QueueAccess(self.list_objects(QUEUES), self.list_objects(NAMESPACES))
         return self._queue_access
@@ -481,7 +481,7 @@ class ClusterState:
         return status.model_dump(mode="json", by_alias=True, exclude_none=True)
 
     def take_keys_of_changed_statuses(self) -> set[tuple[str, str]]:
-        """Return the custom resources with changed status since the last call, as (field, key) pairs.
+        """Return (field, key) of each custom resource with a status that changed since the last call.
 
         The field is the one of Snapshot that has the custom resources of this kind.
         """

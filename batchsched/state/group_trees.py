@@ -83,7 +83,7 @@ class GroupTrees:
         return (top, *(group for group, _ in groups_below_with_depth(root, self.child_groups)))
 
     def child_groups(self, parent: str) -> Sequence[TreeGroup]:
-        """Return the groups that name the given CompositePodGroup as their parent, in a fixed order."""
+        """Return the child groups of a CompositePodGroup sorted by name, all PodGroups first."""
         below = self._children.get(parent, {})
         return [below[address] for address in sorted(below)]
 

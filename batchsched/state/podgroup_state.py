@@ -124,7 +124,9 @@ def _counts_alike(before: Pod, after: Pod) -> bool:
 
 
 class ChangedGangsReader:
-    """The identities of changed gangs that one reader of a `GangIndex`, such as a controller, has not read.
+    """A reader of changes of a `GangIndex`: it collects the identities of changed gangs until they are read.
+
+    Each controller that needs the changes has its own reader.
 
     Args:
       identities: The gangs that the first `read_changed_gangs` returns in any case.
@@ -281,7 +283,7 @@ class GangIndex:
             self._changed(gang)
 
     def record_minimum_was_bound(self, identity: str) -> None:
-        """Record that a gang once had minMember bound pods, even if fewer of its pods are bound now.
+        """Record that at least minMember pods of a gang were bound at some time, even if fewer are bound now.
 
         The caller knows it from the status of the PodGroup, or from pods in a list of the API server, finished ones
         included.
@@ -292,7 +294,10 @@ class GangIndex:
             self._changed(gang)
 
     def record_partially_bound(self, identity: str, since: float | None) -> None:
-        """Record since when a gang is partially bound, in seconds since 1970; None means that it is not."""
+        """Record the time since which a gang is partially bound; None if the gang is not partially bound.
+
+        The time is in seconds since 1970.
+        """
         gang = self._gangs.get(identity)
         if gang is not None and gang.partially_bound_since != since:
             gang.partially_bound_since = since

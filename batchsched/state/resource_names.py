@@ -74,9 +74,9 @@ class ResourceColumnNames:
         return is_covered
 
     def add_kept_spec_bytes_of_removed_pod(self, pod: Pod) -> None:
-        """Count the bytes of a removed pod's spec as kept in memory, if the spec is large.
+        """Add the size of a removed pod's spec to `kept_spec_bytes`, if the spec is large.
 
-        `kept_spec_bytes` has the sum, because the tables may still keep the spec from the Snapshot.
+        The tables may still keep the spec, which they got with the Snapshot.
         """
         size = len(msgspec.json.encode(pod.spec))
         if size >= LARGE_SPEC_BYTES:

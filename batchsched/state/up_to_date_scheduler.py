@@ -40,7 +40,7 @@ SPEC_BYTES_PER_POD: Final = 512
 
 
 class UpToDateScheduler:
-    """Holder of a scheduler that receives all changes of the cluster state, or is replaced by a new one.
+    """The component that passes changes of the cluster state to a scheduler, or creates a new scheduler.
 
     Args:
       cache: the cluster state.

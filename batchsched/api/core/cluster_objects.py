@@ -49,9 +49,9 @@ class PodDisruptionBudget(KubernetesObject, frozen=True, gc=False):
         return pod.name not in (self.status.disrupted_pods or {})
 
     def with_eviction_counted(self, pod: Pod) -> "PodDisruptionBudget":
-        """Return the budget as it is after an eviction of the pod: with one allowed disruption less.
+        """Return this PodDisruptionBudget after an eviction of the pod, which uses up one allowed disruption.
 
-        The budget is unchanged if it does not protect the pod.
+        The result is unchanged if an eviction of the pod does not count against this PodDisruptionBudget.
         """
         if not self.protects(pod):
             return self

@@ -388,7 +388,7 @@ class ResourceClaim(KubernetesObject, frozen=True, gc=False):
 
     @property
     def extended_resource_pod_name_and_uid(self) -> tuple[str, str] | None:
-        """If a scheduler created this claim for a pod's extended resources: the name and UID of this pod.
+        """The name and UID of the pod that owns the claim, if a scheduler created it for extended resources.
 
         The result is None for all other ResourceClaims.
         """
@@ -419,10 +419,9 @@ class ContainerExtendedResourceRequest(KubernetesValue, frozen=True, gc=False):
 
 
 def evaluate_binding_conditions(claim: ResourceClaim) -> bool | None:
-    """Return True if all devices of a claim are prepared for binding, False if the preparation of one failed.
+    """Return True if all devices of a claim are ready for binding, False if one failed, None while unknown.
 
-    Return None if neither is known yet. The result depends on the binding conditions and the binding failure
-    conditions of the devices.
+    The result depends on the binding conditions and the binding failure conditions of the devices.
 
     Source: `isClaimReadyForBinding` of kube-scheduler's plugins/dynamicresources.
     """

@@ -283,7 +283,7 @@ class Pod(KubernetesObject, frozen=True, gc=False):
         return self.status.phase in ("Succeeded", "Failed")
 
     def start_time(self, unknown: float = 0.0) -> float:
-        """Return the time at which the kubelet accepted the pod; infinity if it did not accept the pod yet.
+        """Return the time at which the kubelet accepted the pod, or infinity if it has not done so yet.
 
         The time is in seconds since 1970. The kubelet sets `status.startTime` before it changes the phase from Pending.
         A pod without this field and in another phase comes from a manifest without it: the time of its creation counts
@@ -332,7 +332,7 @@ _UNUSED_REFERENCE_COUNT: Final = 2
 def keys_of_unreferenced_pod_specs(
     specs: Mapping[_Key, PodSpec], ignored_references: Mapping[int, int] = MappingProxyType({})
 ) -> list[_Key]:
-    """Return the keys of those pod specs in a cache that no pod uses any more.
+    """Return the keys of the cached pod specs that no pod uses anymore.
 
     Only the cache still refers to these specs.
 

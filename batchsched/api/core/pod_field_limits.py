@@ -53,7 +53,7 @@ def describe_exceeded_field_limit(spec: PodSpec) -> str:
 
 
 def reduce_pending_spec_above_field_limit(spec: PodSpec) -> PodSpec:
-    """Return a pod's spec; omit containers and constraints if the pod is pending and exceeds a field limit.
+    """Return a pod spec, without containers and constraints if the pod is pending and exceeds a field limit.
 
     A pending pod with a field above its limit is refused, whatever the omitted fields state. Decoded, the omitted
     fields of one pod take up to 5 MiB. The spec of a bound pod is always unchanged.

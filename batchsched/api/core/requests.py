@@ -61,9 +61,9 @@ def nonzero_requests(
 
 
 def pending_pod_requests_for_scoring(pod: Pod) -> dict[str, int]:
-    """Return the resource requests of a pending pod for scoring: those of its containers, plus its overhead.
+    """Return a pending pod's requests for scoring: container requests plus overhead, no pod-level requests.
 
-    Containers without a request of CPU or memory count with defaults.
+    For a container without a request for CPU or memory, the defaults of scoring count.
 
     kube-scheduler ignores pod-level requests here, although it counts them for pods on nodes.
 
@@ -108,9 +108,10 @@ def _defaults(pod: Pod, resize: InPlaceResizeRequestRule) -> Mapping[str, int]:
 
 
 def stated_requests_key(pod: Pod) -> Hashable:
-    """Return a key for a pod: if the keys of two pods are equal, their specs state equal resource requests.
+    """Return a hashable key of the resource requests in a pod's spec: equal keys mean equal requests.
 
-    The key consists of the spec's fields that determine the requests, with unparsed quantities.
+    The key consists of the spec's fields that determine the requests, with unparsed quantities. Pods with equal
+    requests may have different keys, such as for `1` and `1000m` of CPU.
     """
     spec = pod.spec
     return (

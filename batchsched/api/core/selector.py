@@ -53,7 +53,7 @@ class SelectorRequirement(KubernetesValue, frozen=True, gc=False):
 
 
 def parse_go_integer(text: str) -> int | None:
-    """Parse a decimal integer like Go's ParseInt; return None for a text that Go rejects, such as " 5 "."""
+    """Parse a decimal integer as Go's ParseInt does; return None for text that Go rejects, such as " 5 "."""
     digits = text[1:] if text[:1] in "+-" else text
     if not (digits.isascii() and digits.isdigit()):
         return None

@@ -118,7 +118,7 @@ class Volume(InTreeVolumeSource, frozen=True, gc=False):
 
     @property
     def may_conflict_on_node(self) -> bool:
-        """True if the volume names a disk of a type that two pods on one node cannot always share.
+        """True for a GCE, AWS, iSCSI or Ceph RBD disk, which two pods on one node cannot always share.
 
         The result is False for PersistentVolumeClaims.
         """
@@ -126,7 +126,7 @@ class Volume(InTreeVolumeSource, frozen=True, gc=False):
 
     @property
     def may_count_against_attach_limit(self) -> bool:
-        """True for a PersistentVolumeClaim or in-tree volume: it may count against a node's attach limit."""
+        """True for a claim-based or in-tree volume, which may count against a node's attach limit."""
         return bool(self.persistent_volume_claim or self.ephemeral) or self.is_in_tree
 
 

@@ -86,10 +86,10 @@ def validation_rules_schema_extension(*each: dict[str, str]) -> dict[str, Any]:
 
 
 def cel_quantity_expression(amount: str) -> str:
-    """Return a CEL expression that converts a number or a string to a quantity.
+    """Return a CEL expression that converts the integer or string `amount` to a Kubernetes quantity.
 
-    It avoids `quantity(string(…))`, because the API server estimates the cost of each conversion by the longest
-    possible string.
+    The expression avoids `quantity(string(…))`, because the API server estimates the cost of each conversion by the
+    longest possible string.
     """
     return f"(type({amount}) == int ? quantity('0').add(int({amount})) : quantity({amount}))"
 
@@ -173,5 +173,5 @@ Amounts = dict[str, Annotated[str, BeforeValidator(_as_text)]]
 
 
 def parse_amounts(resources: dict[str, str] | None) -> dict[str, int]:
-    """Convert Kubernetes quantities by resource to integers in base units; return {} for None."""
+    """Convert the Kubernetes quantity of each resource to an integer in base units; return {} for None."""
     return {resource: parse_amount(resource, text) for resource, text in (resources or {}).items()}

@@ -165,7 +165,7 @@ class SubGroup(StrictModel):
 
     @property
     def slices(self) -> TopologySlices | None:
-        """The equal parts into which the pods of the subgroup are divided; None if they are not divided."""
+        """The topology slices of the subgroup; None if its pods are not divided into slices."""
         return self.topology.slices if self.topology is not None else None
 
 
@@ -291,7 +291,7 @@ class PodGroupSpec(StrictModel):
 
     @property
     def slices(self) -> TopologySlices | None:
-        """The equal parts into which the pods of a PodGroup without subGroups are divided; None if undivided."""
+        """The topology slices of a PodGroup without subGroups; None if its pods are not divided."""
         return self.topology.slices if self.topology is not None else None
 
     @cached_property
@@ -448,7 +448,7 @@ class PodGroup(StrictModel):
 
     @property
     def preferred_level_deadlines(self) -> tuple[float, ...]:
-        """The times until which the preferred topology levels of the PodGroup and its subGroups are required.
+        """The times until which preferred levels of the PodGroup and its subGroups count as required.
 
         There is one time for each entry of `topologies_of_pod_group_and_subgroups`, in seconds since 1970. A time is 0
         if the topology states no `preferredWaitSeconds`.

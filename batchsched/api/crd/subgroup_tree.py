@@ -66,7 +66,7 @@ class SubgroupTree:
 
     @property
     def has_nested_or_optional_subgroups(self) -> bool:
-        """Whether a subgroup has a parent, or the gang can run without some of the subgroups."""
+        """Whether a subgroup has a parent, or the gang's `minSubGroups` requires fewer than all subgroups."""
         return len(self.roots) < len(self.names) or self.min_roots < len(self.roots)
 
     @property
@@ -75,7 +75,7 @@ class SubgroupTree:
         return self.count_missing_pods({})
 
     def count_missing_pods(self, placed: Mapping[str, int]) -> int:
-        """Return the smallest number of additional pods with which enough subgroups of the gang can run.
+        """Return how many more pods must be placed, at least, so that enough subgroups of the gang can run.
 
         Args:
           placed: number of placed pods by name of the subgroup; a missing name has none.

@@ -27,7 +27,7 @@ _LEVELS: Final = (
 def topology_from_annotations(annotations: Mapping[str, object]) -> dict[str, Any]:
     """Return the topology that annotations of Kueue or KAI state, as fields of a PodGroup or subGroup.
 
-    Slices without a valid size are left out; the annotation then counts as unsupported.
+    Slices are left out if their size is missing, 0 or not a whole number; the annotation then counts as unsupported.
     """
     topology: dict[str, Any] = {}
     for field_name, keys in _LEVELS:

@@ -80,9 +80,10 @@ _READERS: Final[tuple[Callable[[Pod], Marks], ...]] = (
 
 
 def with_gang_labels(pod: Pod) -> Pod:
-    """Convert the gang or queue that a pod names for a scheduler such as Volcano to labels of batchsched.
+    """Return a pod with batchsched labels for the PodGroup or queue that it names for another scheduler.
 
-    Existing batchsched labels take precedence. Call it only for pods of a batchsched profile.
+    The pod may name them as kube-scheduler, coscheduling, Volcano or KAI-Scheduler expects. A batchsched label that
+    names a PodGroup or queue takes precedence. Call this function only for pods of a batchsched profile.
     """
     meta = pod.metadata
     if meta.label(POD_GROUP_LABEL):

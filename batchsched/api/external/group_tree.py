@@ -113,7 +113,7 @@ class TreeGroup:
 
     @property
     def conditions(self) -> Sequence[dict[str, Any]]:
-        """The conditions in the status of the PodGroup or CompositePodGroup, as they were read."""
+        """The conditions in the status of the PodGroup or CompositePodGroup, unchanged."""
         return self.source.stated_conditions
 
     @property
@@ -349,7 +349,7 @@ class ConvertedTrees:
 
 
 def convert_trees_to_pod_groups(groups: Iterable[TreeGroup]) -> ConvertedTrees:
-    """Convert each tree of groups to one batchsched PodGroup, and collect the problems of invalid trees.
+    """Convert each tree of groups to one batchsched PodGroup, and list the invalid fields of all other trees.
 
     The result also states the gang and subgroup to which the pods of each PodGroup of Kubernetes belong.
 

@@ -40,7 +40,7 @@ _AFTER_DIGITS: Final = re.compile(r"[a-z$-]|\\\.|")
 
 
 def describe_unusable_pattern(pattern: str) -> str:
-    """Return why a regular expression of a HyperNode is not usable, or "" if it is.
+    """Return the reason why a HyperNode's regular expression is not accepted; "" if it is accepted.
 
     The `re` module has no time limit, so patterns that may take long are refused. These are patterns with a repeated
     group, with more than 3 quantifiers that several lengths may satisfy, with more than 8 alternatives and optional
@@ -79,13 +79,13 @@ def _usable_pattern(pattern: str) -> re.Pattern[str] | None:
 
 
 class NameSelector(KubernetesValue, frozen=True, gc=False):
-    """A selector of one member of a HyperNode by its name."""
+    """A HyperNode's selector `exactMatch`, which selects the node or HyperNode with a given name."""
 
     name: str = ""
 
 
 class PatternSelector(KubernetesValue, frozen=True, gc=False):
-    """A selector of members of a HyperNode by a regular expression over their names."""
+    """A HyperNode's selector `regexMatch`, which selects nodes or HyperNodes by a pattern of their names."""
 
     pattern: str = ""
 
@@ -98,9 +98,9 @@ class MemberSelector(KubernetesValue, frozen=True, gc=False):
     label_match: LabelSelector | None = None
 
     def selects(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Return whether a node or HyperNode of this name and with these labels is a member.
+        """Return whether this selector selects a node or HyperNode that has the given name and labels.
 
-        A selector that is not usable selects nothing.
+        A selector with an unusable pattern or an invalid label expression selects nothing.
         """
         if self.exact_match is not None:
             return self.exact_match.name == name
@@ -269,7 +269,7 @@ class HyperNodeTree:
         return HyperNodeMemberIndex(self.hyper_nodes, "Node")
 
     def hyper_nodes_containing_node(self, node: Node) -> Iterator[HyperNode]:
-        """Yield all HyperNodes that contain a node, directly or through other HyperNodes, each once."""
+        """Yield once each HyperNode that contains a node, directly or through other HyperNodes."""
         waiting = self._by_member_node.hyper_nodes_with_member(node.name, node.metadata.labels or {})
         seen: set[str] = set()
         while waiting:
@@ -308,7 +308,7 @@ class HyperNodeTree:
 
     @cached_property
     def topology(self) -> Topology | None:
-        """The Topology with one level for each tier of HyperNodes, highest first; None without HyperNodes.
+        """The Topology with one level for each tier, highest tier first; None if there are no HyperNodes.
 
         The name of a level is the `tierName` of its tier if this is unique and not too long, otherwise `tier-N`.
         """

@@ -105,9 +105,10 @@ class KaiPodGroup(ExternalPodGroup, frozen=True, gc=False):
 
     @override
     def describe_unsupported_field(self) -> str:
-        """Return a sentence about a subgroup with a larger minMember than the subgroups below it ensure.
+        """Return a sentence about a subgroup that has a larger minMember than its leaf subgroups together.
 
-        The result is "" if there is no such subgroup.
+        The leaf subgroups are those below the subgroup that contain no others. The result is "" if there is no such
+        subgroup.
         """
         sub_groups = {sub_group.name: sub_group for sub_group in self.spec.sub_groups or ()}
         for index, sub_group in enumerate(self.spec.sub_groups or ()):

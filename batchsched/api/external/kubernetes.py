@@ -39,7 +39,7 @@ class GangSchedulingPolicy(KubernetesValue, frozen=True, gc=False):
 
 
 class PodGroupSchedulingPolicy(KubernetesValue, frozen=True, gc=False):
-    """The scheduling policy of a Kubernetes PodGroup: `gang`, or `basic`, which means that its pods are no gang."""
+    """The policy of a Kubernetes PodGroup: `gang`, or `basic` if its pods need not run together."""
 
     gang: GangSchedulingPolicy | None = None
 
@@ -89,7 +89,7 @@ class _GroupSpec(KubernetesValue, frozen=True, gc=False):
 
     @property
     def topology_constraint_keys(self) -> tuple[str, ...]:
-        """The keys of the node labels that the topology constraints of the group name."""
+        """The node label key in each topology constraint of the PodGroup or CompositePodGroup."""
         return topology_constraint_keys(self.scheduling_constraints)
 
 
@@ -104,7 +104,7 @@ class UpstreamPodGroupSpec(_GroupSpec, frozen=True, gc=False):
 
     @property
     def is_evicted_as_whole(self) -> bool:
-        """Whether the pods of the PodGroup may only be evicted all together."""
+        """Whether an eviction must evict all pods of the PodGroup together."""
         return requires_eviction_as_whole(self.disruption_mode)
 
 
@@ -116,12 +116,12 @@ class CompositeSpec(_GroupSpec, frozen=True, gc=False):
 
     @property
     def is_evicted_as_whole(self) -> bool:
-        """Whether the groups directly below the CompositePodGroup may only be evicted all together."""
+        """Whether an eviction must evict all groups directly below the CompositePodGroup together."""
         return requires_eviction_as_whole(self.disruption_mode)
 
 
 def requires_eviction_as_whole(disruption_mode: str | Mapping[str, Any] | None) -> bool:
-    """Return whether a disruption mode permits only the eviction of all pods together.
+    """Return whether a disruption mode requires that a PodGroup or CompositePodGroup is evicted as a whole.
 
     The mode is then `all`, or `PodGroup` in v1alpha2. The default is `single`.
 
@@ -133,15 +133,15 @@ def requires_eviction_as_whole(disruption_mode: str | Mapping[str, Any] | None) 
 
 
 def convert_topology_constraints(keys: Sequence[str]) -> Spec | None:
-    """Return the topology of a PodGroup that requires one domain of the first of the given node labels.
+    """Return the PodGroup `topology` that requires nodes with equal values of the label `keys[0]`.
 
-    The result is None if there are no node labels.
+    The result is None if `keys` is empty, or if the first key is "".
     """
     return {"name": NO_TOPOLOGY, "required": keys[0]} if keys and keys[0] else None
 
 
 def topology_constraint_keys(constraints: UpstreamSchedulingConstraints | None) -> tuple[str, ...]:
-    """Return the node labels in topology constraints, in their order."""
+    """Return the node label key in each topology constraint, in the order of the constraints."""
     return tuple(
         constraint.key for constraint in (constraints or UpstreamSchedulingConstraints()).topology or ()
     )
@@ -161,7 +161,7 @@ class _UpstreamGroup(ExternalPodGroup, frozen=True, gc=False):
 
     @override
     def describe_unsupported_field(self) -> str:
-        """Return a sentence about the first field that is not supported, such as a second topology key; "" if none."""
+        """Return a sentence if several topology constraints are stated, which is unsupported; else ""."""
         return describe_unsupported_topology(self.spec.topology_constraint_keys)
 
     @property
@@ -229,7 +229,10 @@ class UpstreamV1Alpha3PodGroup(UpstreamPodGroup, frozen=True, gc=False):
 
 
 class UpstreamV1Beta1PodGroup(UpstreamPodGroup, frozen=True, gc=False):
-    """The PodGroup of Kubernetes in v1beta1, which has the condition `PodGroupInitiallyScheduled`."""
+    """The PodGroup of Kubernetes in v1beta1, with the same fields as in v1alpha3.
+
+    As in v1alpha3, its condition `PodGroupInitiallyScheduled` states whether it was scheduled.
+    """
 
 
 def pod_group_and_subgroup_names(pod: Pod) -> Marks:

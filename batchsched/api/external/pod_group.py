@@ -33,9 +33,9 @@ class ExternalPodGroup(KubernetesObject, frozen=True, gc=False):
         raise NotImplementedError
 
     def describe_unsupported_field(self) -> str:
-        """Return a sentence about a required constraint of this PodGroup that batchsched does not support.
+        """Return a sentence about a field that batchsched does not support; "" if this PodGroup has none.
 
-        The result is "" if there is no such constraint.
+        Such a field states a constraint, so that batchsched must not ignore it.
         """
         return ""
 
@@ -77,9 +77,9 @@ def source_annotations(
 def build_pod_group(
     source: ExternalPodGroup, api_version: str, spec: Spec, *, kind: str = "", problem: str = ""
 ) -> PodGroup:
-    """Return a batchsched PodGroup with the given spec, and with the metadata and conditions of its source.
+    """Return a batchsched PodGroup with the given spec fields, and the metadata of an external PodGroup.
 
-    The PodGroup has no uid, because it does not exist in the API.
+    The PodGroup also has the conditions of the external PodGroup. It has no uid, because it does not exist in the API.
 
     Args:
       source: the PodGroup of another project.
@@ -110,9 +110,10 @@ def build_pod_group(
 
 
 def min_member_and_subgroup_fields(min_member: int, parts: list[Spec]) -> Spec:
-    """Return the fields `subGroups` and `minMember`; minMember is at least the sum of the subgroup minimums.
+    """Return the fields `subGroups` and `minMember`, with minMember raised to the sum of subgroup minimums.
 
-    Other projects allow a lower minMember. If the subGroups form a tree, there is no field `minMember`.
+    A minMember above this sum is kept. Other projects allow a minMember below this sum. If the subGroups form a tree,
+    there is no field `minMember`.
     """
     if any("parent" in part or "minSubGroups" in part for part in parts):
         return {"subGroups": parts}  # the minimum of a tree follows from its subgroups

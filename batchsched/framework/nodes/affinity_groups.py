@@ -88,9 +88,10 @@ def _terms_of(group: AffinityGroup) -> Iterator[ExistingAffinityTerm]:
 
 
 class AffinityTermIndex:
-    """An index of affinity terms by a required pod label, which finds the terms that may match a pod.
+    """An index that finds the pod affinity terms that may match a pod with given labels.
 
-    If a term requires several labels, it is listed under the one that the fewest other terms are listed under.
+    Each term is listed under the values of one label that it requires. If it requires several labels, it is listed
+    under the one that the fewest other terms are listed under.
     """
 
     def __init__(self) -> None:

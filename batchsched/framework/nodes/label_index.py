@@ -132,7 +132,7 @@ FEW = 256
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodLabelGroup:
-    """The namespace, labels and termination state that all pods of a group have in common.
+    """The namespace and labels that all pods of a group have, and whether the pods are terminating.
 
     Either all pods of the group are terminating or none is.
     """
@@ -142,7 +142,7 @@ class PodLabelGroup:
     terminating: bool
 
     def contains_pod(self, pod: Pod) -> bool:
-        """Return True if a pod has the namespace, labels and termination state of this label group."""
+        """Return True if a pod has the same namespace, labels and value of `terminating` as this group."""
         return (
             pod.labels == self.labels
             and pod.namespace == self.namespace
@@ -151,7 +151,7 @@ class PodLabelGroup:
 
 
 class PodLabelGroups:
-    """The pods on nodes, grouped by equal namespace, labels and termination state, and counted by group.
+    """Groups of pods on nodes with equal namespace, labels and `terminating`, with the size of each group.
 
     A long-running cluster gets new label sets all the time. Therefore `drop_empty_groups` drops groups without pods,
     which changes the indexes of the other groups.
@@ -175,7 +175,9 @@ class PodLabelGroups:
         return len(self._groups)
 
     def add_pods(self, pods: Iterable[Pod]) -> list[int]:
-        """Count each pod in its label group, which is created if missing, and return the group indexes.
+        """Increase the count of each pod's label group by one, and return the groups' indexes.
+
+        Missing groups are created.
 
         Returns:
           The index of each pod's group, in the order of `pods`.
@@ -218,13 +220,15 @@ class PodLabelGroups:
         return number
 
     def remove_pods(self, group_numbers: Iterable[int]) -> None:
-        """Subtract one pod from a label group for each of the given group indexes, which may repeat."""
+        """Decrease the count of a label group by one for each occurrence of its index in `group_numbers`."""
         for number in group_numbers:
             self._sizes[number] -= 1
             self._empty += self._sizes[number] == 0
 
     def drop_empty_groups(self) -> IndexArray | None:
-        """Drop the label groups without pods if these are more than `FEW` and more than half of all groups.
+        """Drop the label groups without pods, if they outnumber the groups with pods.
+
+        Up to `FEW` groups without pods are always kept.
 
         Returns:
           An array with the new index of each group, -1 for dropped groups; None if nothing was dropped.

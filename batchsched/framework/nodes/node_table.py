@@ -26,7 +26,7 @@ from batchsched.framework.waiting_pods import WaitingPods
 
 @dataclass(frozen=True, slots=True)
 class ReservedVolumesAndDevices:
-    """The volumes and devices that are reserved for pods, in addition to the resources of their nodes."""
+    """The volumes and devices that are reserved for pods which sessions have placed on nodes."""
 
     volumes: ReservedVolumes = field(default_factory=ReservedVolumes)
     devices: DeviceLedger = field(default_factory=lambda: DeviceLedger({}))
@@ -45,7 +45,7 @@ class ReservedVolumesAndDevices:
     def copy_reservations_of_pods_being_bound(
         self, before: Self, is_reserved: PodTest, is_bound: PodTest = no_pod_is_bound
     ) -> None:
-        """Copy from `before` the volumes and devices that are reserved for pods which are still being bound.
+        """Add the volumes and devices that `before` has reserved for pods which are still being bound.
 
         Args:
           before: the volumes and devices of an earlier node table.
@@ -87,7 +87,10 @@ NodeArray = TypeVar("NodeArray", bound=np.ndarray[Any, np.dtype[Any]])
 
 
 def no_gang_pod_counts(_pod: Pod) -> GangPodCounts | None:
-    """Return None instead of a gang's pod counts, as the default until a session sets `gang_of`."""
+    """Return None for every pod: the default function of `NodeTable.gang_of`.
+
+    A session replaces it by a function that returns the pod counts of a pod's gang.
+    """
     return None
 
 
@@ -346,7 +349,7 @@ class NodeTable:
         return self._counted[pod.key]
 
     def label_indexes_and_values(self, key: str) -> tuple[IndexArray, tuple[str, ...]]:
-        """Return each node's value of a label, as an index into the distinct values, and these values.
+        """Return for each node the index of its value of a label, and the distinct values by index.
 
         The index is -1 if the node does not have the label. The indexes are an array [N].
         """
@@ -402,12 +405,15 @@ class Nodes:
 
     @property
     def allocatable(self) -> IntArray:
-        """The allocatable amounts [n, R] of the nodes."""
+        """The allocatable amounts [n, R] of R resources on the n nodes of this view."""
         return self.table.allocatable[self.where]
 
     @property
     def requested(self) -> IntArray:
-        """The requests [n, R] of the pods on each node, including pods that this session has placed."""
+        """The amounts [n, R] of R resources that the pods on each of the n nodes request.
+
+        Pods that this session has placed are included.
+        """
         return self.table.requested[self.where]
 
     @property
@@ -417,19 +423,19 @@ class Nodes:
 
     @property
     def node_objects(self) -> Sequence[Node]:
-        """The Node objects of the view, in the order of the view's nodes."""
+        """The Node objects of the nodes in this view, in the order of the view."""
         if isinstance(self.where, slice):
             return self.table.nodes[self.where]
         return [self.table.nodes[at] for at in self.where]
 
     @property
     def node_indexes(self) -> IndexArray:
-        """The indexes [n] of the view's nodes in the node table."""
+        """The nodes of this view, as indexes [n] into the node table."""
         return np.arange(len(self.table.nodes), dtype=np.int32)[self.where]
 
     @property
     def first_node_index(self) -> int:
-        """The index of the view's first node in the node table.
+        """The first node of this view, as an index into the node table.
 
         Raises:
           IndexError: the view is empty.
@@ -445,11 +451,11 @@ class Nodes:
 
     @property
     def pod_table(self) -> PodTable:
-        """The pods on all nodes of the table, not only of the view."""
+        """The pods on all nodes of the node table, including nodes outside of this view."""
         return self.table.pod_table
 
     def label_indexes_and_values(self, key: str) -> tuple[IndexArray, tuple[str, ...]]:
-        """Return each node's value of a label, as an index into the distinct values, and these values.
+        """Return for each node the index of its value of a label, and the distinct values by index.
 
         The index is -1 if the node does not have the label. The indexes are an array [n].
         """
@@ -457,5 +463,5 @@ class Nodes:
         return codes[self.where], values
 
     def mask_where(self, test: Callable[[Node], bool]) -> BoolArray:
-        """Call `test` for each Node object of the view, and return its answers as an array [n]."""
+        """Call `test` for each Node object of this view, and return the answers as a mask [n]."""
         return np.fromiter((test(node) for node in self.node_objects), np.bool_, self._size)

@@ -263,7 +263,7 @@ class PodTable:
     def count_pods_matching_selector_by_node(
         self, selection: PodSelector, *, terminating: bool = True
     ) -> IntArray:
-        """Return the number of pods on each node [N] that a pod selector matches by namespace and labels.
+        """Return for each node [N] how many of its pods a pod selector matches.
 
         Terminating pods count only if `terminating`.
         """

@@ -68,7 +68,7 @@ class ReservedVolumes:
     def copy_reservations_of_pods_being_bound(
         self, before: Self, is_reserved: PodTest, is_bound: PodTest = no_pod_is_bound
     ) -> None:
-        """Copy from `before` the volumes and claims that are reserved for pods which are still being bound.
+        """Add the volumes and claims that `before` has reserved for pods which are still being bound.
 
         Args:
           before: the volumes and claims of an earlier node table.

@@ -115,7 +115,10 @@ def migrated_plugins(csi_node: CSINode | None) -> frozenset[str]:
 
 
 def translate_node_affinity_to_csi(volume: PersistentVolume, kind: MigratedVolumeKind) -> NodeSelector | None:
-    """Return the node affinity of a PersistentVolume, with its zone labels translated to the label of the CSI driver.
+    """Return a PersistentVolume's node affinity, with zone labels renamed to the CSI driver's label.
+
+    Region labels are renamed to `topology.kubernetes.io/region`. If the affinity names no zone, the zones in the
+    volume's own labels are required. If the driver has no zone label, the affinity is unchanged.
 
     Source: `translateTopologyFromInTreeToCSI` of k8s.io/csi-translation-lib.
     """

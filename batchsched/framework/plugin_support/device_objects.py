@@ -21,7 +21,7 @@ DEVICE_KINDS: Final = frozenset({"resource_slices", "device_classes", "device_ta
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceObjects:
-    """The ResourceClaims, DeviceClasses and devices of a snapshot, in the form in which plugins read them.
+    """The ResourceClaims and DeviceClasses of a snapshot by name, and the allocator of its devices.
 
     Args:
       claims: by `namespace/name`.
@@ -70,7 +70,7 @@ def mask_resources_served_by_devices(table: NodeTable) -> BoolArray:
 
 
 def node_groups_by_devices(table: NodeTable) -> NodeGroupsByDevices:
-    """Group the nodes by equal devices; allocating or releasing devices updates the returned groups."""
+    """Return groups of nodes with equal devices; the groups follow later allocations and releases."""
     objects = device_objects(table)
     return table.cached_value(
         "device groups",

@@ -39,7 +39,7 @@ def nodes_matching_selector(table: NodeTable, selector: NodeSelector) -> BoolArr
 def mask_nodes_matching_term(table: NodeTable, term: NodeSelectorTerm) -> BoolArray:
     """Return a mask [N]: True for each node that matches all expressions of a node selector term.
 
-    A term without expressions matches no node.
+    A term with neither `matchExpressions` nor `matchFields` matches no node.
 
     Raises:
       InvalidSelector: an expression has an unknown operator.

@@ -103,7 +103,7 @@ def scored_resources(
 def requested_amounts(
     pod: PodClass, table: NodeTable, resources: Sequence[ResourceSpec], *, nonzero: bool
 ) -> tuple[int, ...]:
-    """Return the amount of each given resource that one pod of the class requests, as Score plugins count it.
+    """Return how much of each given resource one pod of the class requests, for use in scores.
 
     With `nonzero`, containers without cpu or memory requests count with default amounts.
     """

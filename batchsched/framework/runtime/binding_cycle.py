@@ -74,7 +74,7 @@ def may_need_prebind_undo(pipeline: Pipeline, pods: Iterable[Pod], cycle: Bindin
 
 
 async def run_prebind(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycle) -> Status:
-    """Call every PreBind plugin for a pod, and return the first refusal.
+    """Call the PreBind plugins for a pod until one refuses it; return the refusal, or Success.
 
     Raises:
       PluginError: a PreBind plugin failed.
@@ -99,7 +99,10 @@ async def undo_prebind(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCy
 
 
 async def run_bind_and_postbind(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycle) -> Status:
-    """Call Bind plugins for a pod until one does not return Skip, then the PostBind plugins.
+    """Bind a pod through an extender or a Bind plugin, and then call the PostBind plugins.
+
+    If no extender binds the pod, the Bind plugins are called until one does not return Skip. If the pod is not bound,
+    PostBind is not called.
 
     Returns:
       As `run_binding_cycle`.

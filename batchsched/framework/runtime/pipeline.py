@@ -257,7 +257,7 @@ class Pipeline:
         return keys
 
     def preenqueue(self, pod: Pod) -> Status:
-        """Call all PreEnqueue plugins for a pod, and return the first refusal, or Success."""
+        """Call the PreEnqueue plugins for a pod until one refuses it; return the refusal, or Success."""
         for plugin in self.preenqueues:
             status = answers.checked_status(
                 plugin, "PreEnqueue", self.timings.ask(plugin, "PreEnqueue", plugin.preenqueue, pod)
@@ -497,7 +497,7 @@ class Pipeline:
             call_plugin(plugin, "Unreserve", plugin.stop_holding_for_nominated_pod, pod, table)
 
     def permit(self, pod: Pod, node: int, table: NodeTable, state: CycleState) -> tuple[PermitAnswer, ...]:
-        """Call all Permit plugins for a pod and its node. Return the first refusal alone, or all answers with Wait."""
+        """Call the Permit plugins for a pod; return the first refusal alone, or all answers with Wait."""
         waits: list[PermitAnswer] = []
         for plugin in self.permits:
             answer = answers.checked_permit_answer(
@@ -511,5 +511,5 @@ class Pipeline:
 
 
 def plugin_names(plugins: Iterable[object]) -> tuple[str, ...]:
-    """Return the names of plugins, in the given order."""
+    """Return the names of the given plugins, in the same order."""
     return tuple(plugin_name(plugin) for plugin in plugins)

@@ -23,7 +23,9 @@ T = TypeVar("T")
 
 
 def call_plugin(plugin: object, point: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call code on behalf of a plugin and return its answer; an exception becomes a `PluginError`.
+    """Call a function for a plugin and return its result; raise its exceptions as a `PluginError`.
+
+    The function is a method of the plugin, or processes an answer of the plugin.
 
     Raises:
       PluginError: the plugin raised an exception, which is chained.

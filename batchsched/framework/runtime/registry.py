@@ -225,9 +225,9 @@ class Registry:
         )
 
     def ignored_plugin_names(self, profile: Profile) -> tuple[str, ...]:
-        """Return the names of kube-scheduler plugins that a profile mentions and batchsched ignores.
+        """Return the names of kube-scheduler plugins that a profile names, but that batchsched ignores.
 
-        batchsched does not have these plugins.
+        batchsched does not have these plugins. Plugins that the profile only disables are not included.
         """
         enabled = {name for _, names in profile.plugins.enabled_plugin_lists_with_paths() for name in names}
         enabled |= {name for _, name in _configured(profile)}

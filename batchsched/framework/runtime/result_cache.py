@@ -54,7 +54,7 @@ class WeightedScorePlugin:
 
 @dataclass(slots=True, eq=False)
 class PodClassScorer:
-    """The caller of the Score and NormalizeScore plugins for one pod.
+    """The component that calls the Score and NormalizeScore plugins for one pod.
 
     Args:
       timings: measures the calls.
@@ -100,14 +100,15 @@ BYTES_PER_NODE: Final = 96
 
 
 def node_change_generation(scope: ResultScope, table: NodeTable) -> int:
-    """Return the generation of the latest node change that may affect plugin results of this scope."""
+    """Return the generation number of the latest node change that may affect results of a result scope."""
     return table.moves.generation if scope is ResultScope.NODE_AND_ITS_PODS else table.changes.generation
 
 
 def outdated_nodes(scope: ResultScope, since: int, table: NodeTable) -> IndexArray:
-    """Return the indexes of the nodes for which a plugin result of generation `since` may be outdated.
+    """Return the nodes for which a stored plugin result may be outdated, as ascending indexes.
 
-    The nodes are in ascending order. This function is the only rule of invalidation; `ResultCache` describes it.
+    `since` is the generation at which the result was correct. This function is the only rule of invalidation;
+    `ResultCache` describes it.
     """
     if scope is ResultScope.NODE_AND_ITS_PODS:
         return table.moves.nodes_changed_since(since)
@@ -325,7 +326,7 @@ class PodClassResults:
         self._prescore: tuple[int, IndexArray, CycleState] | None = None
 
     def prefilter_state(self, table: NodeTable) -> CycleState | None:
-        """Return the cached cycle state that PreFilter plugins wrote for a pod class; None if it is outdated."""
+        """Return the cached cycle state that PreFilter plugins wrote; None if it is missing or outdated."""
         stored = self._prefilter
         return stored[1] if stored is not None and stored[0] == table.changes.generation else None
 
@@ -337,7 +338,10 @@ class PodClassResults:
         self._prefilter = table.changes.generation, state
 
     def prescore_state(self, table: NodeTable, feasible: IndexArray) -> CycleState | None:
-        """Return the cached cycle state that PreScore plugins wrote for the given feasible nodes; None if outdated."""
+        """Return the cached cycle state that PreScore plugins wrote; None if it is missing or outdated.
+
+        A state that was written for other feasible nodes is outdated.
+        """
         stored = self._prescore
         if stored is None or stored[0] != table.changes.generation or stored[1] is not feasible:
             return None

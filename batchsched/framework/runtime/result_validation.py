@@ -135,7 +135,7 @@ def checked_raw_scores(plugin: object, answer: object, count: int) -> IntArray:
 
 
 def checked_scores(plugin: object, point: str, answer: object, count: int) -> IntArray:
-    """Check that a plugin's scores are one number from 0 to 100 for each of `count` nodes, and return them [n]."""
+    """Check that scores are one whole number from 0 to 100 for each of `count` nodes; return them."""
     numbers = call_plugin(plugin, point, np.asarray, answer)
     if numbers.shape == (count,) and (not count or numbers.dtype.kind in "iu"):
         made = numbers.astype(np.int64, copy=False)
@@ -189,7 +189,10 @@ def checked_selector_label_keys(plugin: object, answer: object) -> frozenset[str
 
 
 def indexes_sorted_by_queue_sort_key(plugin: object, keys: Sequence[Any]) -> list[int]:
-    """Return the indexes of a QueueSort plugin's keys in sorted order; equal keys keep their order."""
+    """Return the indexes of a QueueSort plugin's keys, ordered from the smallest to the largest key.
+
+    Equal keys keep their order.
+    """
     return call_plugin(plugin, "QueueSort", _sorted, keys)
 
 

@@ -53,7 +53,7 @@ class Conversion:
 
 
 def convert_objects_of_other_schedulers(documents: Iterable[Document | InvalidInput]) -> Conversion:
-    """Convert queues and topologies of other schedulers to batchsched objects; warn about all other objects.
+    """Convert queues and topologies of other schedulers to batchsched objects; other kinds cause warnings.
 
     Raises:
       InvalidInput: an object is invalid, or two converted objects have the same name.

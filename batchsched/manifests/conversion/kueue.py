@@ -82,7 +82,7 @@ class _Tree:
     cluster_queues: Sequence[SourceObject]
 
     def convert_queue_trees(self) -> list[dict[str, Any]]:
-        """Convert the cohorts and ClusterQueues of Kueue to Queues of batchsched; parents come first."""
+        """Return the cohorts and ClusterQueues of Kueue as Queues of batchsched, parents before children."""
         parents = {cohort.name: _cohort_of(cohort) for cohort in self.cohorts}
         named = {_cohort_of(queue) for queue in (*self.cluster_queues, *self.cohorts)}
         # A cohort exists as soon as a ClusterQueue names it.

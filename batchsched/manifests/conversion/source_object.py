@@ -127,7 +127,7 @@ class SourceObject:
         return value
 
     def invalid_field_error(self, field_name: str, message: str) -> InvalidInput:
-        """Return the exception for an invalid field, which names the source object and the field."""
+        """Return an exception about an invalid field, with the file, the source object and the field."""
         return InvalidInput(message, file=self.file, object=self.title, field=field_name)
 
 

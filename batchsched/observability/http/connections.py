@@ -125,7 +125,7 @@ class ConnectionHandler(web.RequestHandler):
         super().connection_lost(exc)
 
     def set_busy(self, busy: bool) -> None:
-        """Record whether a request is in progress; a connection without one may be closed at any time."""
+        """Record whether a request is in progress: at a limit, the server closes only idle connections."""
         self._connection.busy = busy
 
     @override
@@ -175,7 +175,7 @@ class LimitedListener:
         self._last_warning = float("-inf")
 
     async def accept_connections(self) -> None:
-        """Accept and serve connections until cancelled."""
+        """Accept connections and serve their requests until the task is canceled."""
         loop = asyncio.get_running_loop()
         self._socket.setblocking(False)
         while True:

@@ -42,7 +42,7 @@ def content_security_policy(scripts: Sequence[str] = (), images: str = "", *, in
 
 
 def page_headers(policy: str) -> dict[str, str]:
-    """Return the HTTP headers of an HTML page: its content security policy, and no caching."""
+    """Return the HTTP headers of an HTML page, which set its content security policy and forbid caching."""
     return {
         "Content-Security-Policy": policy,
         "Cache-Control": "no-store",

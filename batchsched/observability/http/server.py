@@ -154,7 +154,7 @@ def tls_context_from_files(files: CertificateFiles) -> ssl.SSLContext:
 async def reload_certificate_on_change(
     context: ssl.SSLContext, files: CertificateFiles, clock: Clock
 ) -> None:
-    """Load a certificate and its key into a TLS context again whenever their files change, until cancelled.
+    """Reload a certificate and its key into a TLS context after each file change, until the task is canceled.
 
     If the new pair cannot be used, an error is logged and the previous certificate stays in use.
     """

@@ -121,7 +121,7 @@ class NodeOrDomainRow:
 
 @dataclass(frozen=True, slots=True)
 class TopologyView:
-    """The nodes of the status page, grouped by the domains of one topology."""
+    """The nodes that the status page shows, grouped by the domains of one topology."""
 
     name: str
     levels: str

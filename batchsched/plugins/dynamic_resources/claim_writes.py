@@ -62,7 +62,11 @@ async def release_claims_of_unbound_pod(pod: Pod, ledger: DeviceLedger, claims: 
 def reservations_of_existing_claims(
     pod: Pod, devices: PodDevices, ledger: DeviceLedger
 ) -> tuple[ResourceClaimReservation, ...]:
-    """Return the reservations to write into a pod's existing ResourceClaims, ordered as in the pod's spec."""
+    """Return what to write into each existing ResourceClaim of a pod: allocation and `reservedFor` entry.
+
+    The order is that of the claims in the pod's spec. A claim that batchsched creates for extended resources is left
+    out.
+    """
     allocations = {allocated.claim: allocated.allocation for allocated in devices.allocations}
     created_key = devices.created.key if devices.created is not None else ""
     return tuple(

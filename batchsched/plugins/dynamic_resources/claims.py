@@ -78,9 +78,9 @@ class PodClassClaims:
 def claims_named_by_pod(
     pod: Pod, claims: Mapping[str, ResourceClaim]
 ) -> tuple[tuple[str, ResourceClaim, bool], ...]:
-    """Return for each ResourceClaim of a pod its key, the claim, and whether it is for this pod alone.
+    """Return the key of each ResourceClaim of a pod, the claim, and whether it was created for this pod only.
 
-    A claim is for one pod alone if it was created from a template.
+    A claim from a template was created for one pod only, unless it was created for the PodGroup of the pod.
 
     Raises:
       UnusableResourceClaim: a claim does not exist yet, is being deleted, or belongs to another pod.
@@ -165,10 +165,10 @@ def pod_claims_with_allocations(pod: Pod, ledger: DeviceLedger, *, of_class: boo
 
 
 def check_device_classes_exist(claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> None:
-    """Check that the requests of an unallocated ResourceClaim are of known kinds and name existing DeviceClasses.
+    """Raise `UnusableResourceClaim` if a request of a ResourceClaim names a DeviceClass that does not exist.
 
     Raises:
-      UnusableResourceClaim: they are not.
+      UnusableResourceClaim: a DeviceClass does not exist, or a request has neither `exactly` nor `firstAvailable`.
     """
     for name, class_name in _classes(claim):
         if class_name not in classes:

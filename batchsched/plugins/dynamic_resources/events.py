@@ -9,7 +9,7 @@ from batchsched.plugins.dynamic_resources.reservation import may_use_devices
 
 
 def helpful_events() -> Sequence[ClusterEventWithHint]:
-    """Return the cluster events that may help a pod that DynamicResources refused, with their queueing hints.
+    """Return the cluster events, with queueing hints, after which a pod refused by DynamicResources may fit.
 
     Source: `EventsToRegister` of kube-scheduler's plugins/dynamicresources, which has no event of a failed binding.
     """

@@ -122,7 +122,10 @@ def build_extended_resource_claim(
 def extended_resource_request_mappings(
     pod: Pod, resources: Sequence[str], class_of_resource: Mapping[str, DeviceClass]
 ) -> tuple[ContainerExtendedResourceRequest, ...]:
-    """Map each extended resource of each container to the request in the ResourceClaim for its devices."""
+    """Return which requests of the ResourceClaim provide the devices for each container's extended resources.
+
+    The claim is the one that `build_extended_resource_claim` returns.
+    """
     return tuple(
         mapping
         for resource in sorted(resources)
@@ -154,7 +157,10 @@ class _ContainerNeed:
 
     @property
     def count(self) -> int:
-        """The number of devices that the ResourceClaim requests for this container."""
+        """The number of devices that the ResourceClaim requests for this container itself.
+
+        Devices of other containers' requests, which the container may also use, are not included.
+        """
         return _count(self.request)
 
 

@@ -30,7 +30,7 @@ MAX_RELIEVED_NODES: Final = 100_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatchingDeviceValues:
-    """The devices of each node that match any of several requests, each with its value of an attribute.
+    """The devices of each node that match one of several requests, with their values of one attribute.
 
     Args:
       values: number of a group of nodes with equal devices → the attribute value of each device of these nodes; None
@@ -77,11 +77,11 @@ class MatchingDeviceValues:
         return cls(values, number)
 
     def attribute_values_on_node(self, node: int) -> tuple[object, ...]:
-        """Return the attribute value of each usable device of a node; None if a device matches no request."""
+        """Return the attribute value of each usable device of a node; None for a device without a match."""
         return self.values[int(self.number[node]) // GROUP_FACTOR]
 
     def count_free_device_sets(self, table: NodeTable, size: int) -> IntArray:
-        """Count on each node the disjoint sets of `size` free devices with equal values; return an array [N].
+        """Count on each node [N] the disjoint sets of `size` free devices that have the same attribute value.
 
         A device that several claims may share counts as `UNLIMITED_SHARES` devices.
         """
@@ -151,12 +151,14 @@ class FreedDevices:
         return tuple(places)
 
     def relief_of_device_sets(self, matching: MatchingDeviceValues, size: int, factor: int = 1) -> RowRelief:
-        """Return by how much the eviction of each eviction unit raises `count_free_device_sets` on each node.
+        """Return how many sets of free devices the eviction of each eviction unit can add on each node.
+
+        The sets are those that `count_free_device_sets` counts. The numbers are upper bounds.
 
         Args:
-          matching: the devices that count.
+          matching: the devices that count, with their attribute values.
           size: the number of devices in a set.
-          factor: the number by which the amounts are multiplied.
+          factor: the number by which the counts are multiplied.
         """
         counts: dict[tuple[int, int], Counter[object]] = {}
         for unit, node, position in self._places:
@@ -172,7 +174,7 @@ class FreedDevices:
         )
 
     def constant_relief_of_freed_devices(self, amount: int) -> RowRelief:
-        """Return `amount` as relief of each eviction unit on each node where its eviction frees a device."""
+        """Return the relief `amount` for each eviction unit on each node where its eviction frees devices."""
         return _relief({(unit, node): amount for unit, node, _ in self._places})
 
 

@@ -74,7 +74,9 @@ class DeviceSearchResults:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DevicePositions:
-    """The devices found on a node, as positions in its device list, which are valid on all equal nodes.
+    """The devices that a search found on a node, as positions in the node's list of devices.
+
+    The positions are valid on all nodes with equal devices.
 
     Args:
       solution: the solution on one node.
@@ -99,7 +101,7 @@ class DevicePositions:
         )
 
     def to_pod_device_allocation(self, candidates: Sequence[PoolDevice]) -> PodDeviceAllocation:
-        """Return the devices at these positions of `candidates`, which is the list of devices of a node."""
+        """Return the devices at these positions in `candidates`, the device list of a node."""
         return PodDeviceAllocation(
             tuple(
                 tuple(
@@ -332,10 +334,11 @@ def _read_names(claims: Sequence[ClaimRequests]) -> frozenset[str] | None:
 def search_devices_for_pod_class(
     pod: Pod, class_claims: PodClassClaims, nodes: Nodes
 ) -> list[tuple[DeviceSearchResults, BoolArray]]:
-    """Search nodes for the devices of a pod; return pairs: results, and a mask of the nodes they are for.
+    """Search nodes for the devices of a pod class; return search results, each with a mask of its nodes.
 
-    There is one pair for all nodes that lack the same extended resources. For the nodes of a pair, batchsched creates a
-    ResourceClaim for the missing resources. The shape of a mask is [n], with one entry for each of the given nodes.
+    One search covers all nodes that lack the same extended resources, and includes a ResourceClaim for these resources.
+    The shape of a mask is [n], with one entry for each of the given nodes; the search results are for the nodes with
+    the entry True.
 
     Raises:
       AllocationError: a claim, a class or a slice is invalid.
@@ -355,7 +358,10 @@ def search_devices_for_pod_class(
 def nodes_by_missing_resources(
     resources: Sequence[str], nodes: Nodes
 ) -> list[tuple[tuple[str, ...], BoolArray]]:
-    """Group n nodes by their missing extended resources; return for each group these and a mask [n]."""
+    """Group nodes by the extended resources that they lack; return these resources and a mask for each group.
+
+    The shape of a mask is [n], with one entry for each of the given nodes.
+    """
     if not resources:
         return [((), np.ones(len(nodes), np.bool_))]
     table = nodes.table

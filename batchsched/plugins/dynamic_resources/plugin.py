@@ -182,7 +182,7 @@ class DynamicResources(
     def allows_bulk_placement(
         self, pod: PodClass, table: NodeTable, nodes: IndexArray, counts: IndexArray
     ) -> bool:
-        """Return True if no pod needs its own check, because each node certainly has devices for its pods."""
+        """Return True only if each node certainly has free devices for all pods that it would get."""
         try:
             return nodes_surely_have_devices(pod.pod, table, nodes, counts)
         except (UnusableResourceClaim, NodeRefused, AllocationError):

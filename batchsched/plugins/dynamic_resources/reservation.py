@@ -117,15 +117,15 @@ def claims_of_pod_class(pod: Pod, table: NodeTable) -> PodClassClaims:
 
 
 def nodes_surely_have_devices(pod: Pod, table: NodeTable, nodes: IndexArray, counts: IndexArray) -> bool:
-    """Return True if each node certainly has devices for all its new pods, which are equal to the given pod.
+    """Return True only if each node certainly has free devices for all pods that it would get.
 
     The result is False also if pods share claims, or if several nodes share devices: then pods are judged one by one.
 
     Args:
-      pod: one of the equal pods.
+      pod: one of the pods, which are all equal.
       table: the nodes.
       nodes: the indexes of the nodes.
-      counts: the number of pods on each of these nodes.
+      counts: the number of pods that each of these nodes would get.
 
     Raises:
       UnusableResourceClaim, AllocationError, NodeRefused: as of the search.

@@ -46,7 +46,9 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceCountConstraint:
-    """A linear constraint for each node: its pods request at most as many devices as are free on the node.
+    """The linear constraints by which the pods on each node request at most as many devices as are free.
+
+    There is one constraint for each node.
 
     Args:
       coefficients: index of the candidate → the number of devices, or of sets of devices, that each of its pods needs.
@@ -61,9 +63,10 @@ class DeviceCountConstraint:
 
 @dataclass(slots=True)
 class DeviceDemand:
-    """The device requests of one kind, with the number of devices that each pending pod requests.
+    """The requests of pending pods for one kind of device, with the number of devices that each pod requests.
 
-    A candidate is the pending pods of one gang and pod class.
+    A kind of device is stated by DeviceClasses, selectors and tolerations. A candidate is the pending pods of one gang
+    and pod class.
 
     Args:
       alternatives: the alternatives of these requests; each requested device meets one alternative.
@@ -79,7 +82,7 @@ class DeviceDemand:
     sharers: int = 1
 
     def add_request(self, candidate: CandidatePods, count: int, matched: Iterable[str]) -> None:
-        """Record that each pod of `candidate` requests `count` devices.
+        """Add a request for `count` devices of this kind by each pod of the gang and pod class `candidate`.
 
         All these devices must have the same value of each attribute in `matched`.
         """

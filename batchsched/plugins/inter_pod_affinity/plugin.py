@@ -212,7 +212,7 @@ def _near(tally: DomainMatchCounts, nodes: Nodes) -> BoolArray:
 
 
 def helpful_events() -> Sequence[ClusterEventWithHint]:
-    """Return the cluster events that may help a pod that InterPodAffinity refused, with their queueing hints.
+    """Return the cluster events, with queueing hints, after which a pod refused by InterPodAffinity may fit.
 
     A hint does not know the labels of namespaces. A term with a namespace selector therefore counts as matching
     every namespace. Any changed node label counts, because it may be the key of another pod's anti-affinity.

@@ -42,7 +42,7 @@ CLOSED = "pods that are there keep the pod away, or the node lacks a topology ke
 
 @dataclass(slots=True, eq=False)
 class AffinityCandidateIndex:
-    """An index of pending pods by label and of nodes by topology domain, to build rows for pod affinity."""
+    """An index for solver rows: it finds pending pods by label, and the topology domain of each node."""
 
     batch: CandidateSet
     table: NodeTable
@@ -53,7 +53,7 @@ class AffinityCandidateIndex:
             self.index.add_label_set(candidate.pod_class.pod.namespace, candidate.pod_class.pod.labels)
 
     def select_candidates(self, selection: PodSelector) -> list[CandidatePods]:
-        """Return the candidates (pending pods of one gang and pod class) that match `selection`."""
+        """Return the pending pods that the selector `selection` matches, grouped by gang and pod class."""
         return [self.batch.candidates[at] for at in self.index.matching_label_set_numbers(selection)]
 
     def domain_indexes(self, key: str) -> IndexArray:

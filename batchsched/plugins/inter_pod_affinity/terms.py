@@ -128,9 +128,9 @@ class DomainMatchCounts:
     by_key: dict[str, IntArray] = field(default_factory=dict)
 
     def counts_by_domain(self, key: str) -> IntArray:
-        """Return an array [D+1] with the count of each of the D domains of a topology key, ending with a 0.
+        """Return an array [D+1]: the counts of the D domains of a topology key, and 0 for nodes in no domain.
 
-        The last entry is for nodes that are in no domain.
+        If no counts of the topology key are stored yet, the method stores zeros and returns them.
         """
         counts = self.by_key.get(key)
         if counts is None:
@@ -153,7 +153,7 @@ class DomainMatchCounts:
         return True
 
     def add_affinity_group(self, key: str, group: AffinityGroup, weight: int = 1) -> bool:
-        """Count the pods of an AffinityGroup in each domain, and add this number times a weight to its count.
+        """Add the number of an AffinityGroup's pods in each domain, times a weight, to the domain's count.
 
         The label `key` divides the nodes into domains. The pods of an AffinityGroup are in one namespace and have equal
         pod affinity.
@@ -205,7 +205,7 @@ class RequiredTermState:
     itself: bool
 
     def allows_first_pod(self) -> bool:
-        """Return True if the class matches all of its own required affinity terms, but no existing pod does.
+        """Return True if this pod class matches all its required affinity terms, and no existing pod does.
 
         Any topology domain may then take the first pod.
         """

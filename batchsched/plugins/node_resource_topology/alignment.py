@@ -44,7 +44,11 @@ def mask_nodes_fitting_pod(demand: AlignedDemand, zones: ZoneTable, nodes: Index
 def masks_of_nodes_fitting_containers(
     demand: AlignedDemand, zones: ZoneTable, nodes: IndexArray
 ) -> tuple[BoolArray, BoolArray]:
-    """Return two masks of n nodes: where each init container fits, and where all others fit together."""
+    """Return masks of the nodes with NUMA zones for each init container, and for all other containers.
+
+    The shape of each of the two masks is [n]. The other containers must fit together. Restartable init containers count
+    among the other containers.
+    """
     free, listed = zones.available[nodes].copy(), zones.listed[nodes]
     init_fits = np.ones(len(nodes), np.bool_)
     for requests in demand.init:

@@ -25,7 +25,9 @@ MAX_SIZES: Final = 16
 def zone_constraint_rows(
     plugin: str, reasons: tuple[str, str], batch: CandidateSet, table: NodeTable
 ) -> Sequence[ConstraintRow]:
-    """Return linear constraints: `single-numa-node` nodes get at most as many pods as fit into NUMA zones.
+    """Return linear constraints: each node gets at most as many pods as its NUMA zones have room for.
+
+    Only nodes with the policy `single-numa-node` are constrained.
 
     Args:
       plugin: the name of the plugin.

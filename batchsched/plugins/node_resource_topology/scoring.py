@@ -57,7 +57,10 @@ class NodeResourceTopologyMatchArgs(StrictModel):
 
 
 def score_nodes(scoring: ZoneScoringArgs, demand: AlignedDemand, zones: ZoneTable, nodes: Nodes) -> IntArray:
-    """Return the scores of n nodes for a Guaranteed pod; 0 if a node has no NodeResourceTopology."""
+    """Return the scores of n nodes for a Guaranteed pod; 0 if a node has no NodeResourceTopology.
+
+    Strategies other than LeastNUMANodes also score a node 0 if its policy is not `single-numa-node`.
+    """
     scores = np.zeros(len(nodes), np.int64)
     by_number = scoring.type is ZoneScoringStrategyType.LEAST_NUMA_NODES
     scored = np.flatnonzero((zones.has_topology if by_number else zones.single_zone)[nodes.where])
@@ -154,7 +157,9 @@ def _balanced(
 
 
 def zone_count_score(demand: AlignedDemand, zones: ZoneTable, topology: NodeNumaZones, free: IntArray) -> int:
-    """Return the score of a node: higher if the pod needs fewer NUMA zones, and if these zones are nearer.
+    """Return the score of a node: higher if the pod needs fewer NUMA zones, and if they are close together.
+
+    Zones are close together if no other set of as many zones of the node has a smaller sum of distances.
 
     Args:
       demand: the requests of the pod.

@@ -154,14 +154,14 @@ class ZoneTable:
         return cls(columns, nodes, np.full((len(nodes), max(1, widest), len(names)), ABSENT, np.int64))
 
     def can_store_zones_of(self, node: NodeNumaZones | None) -> bool:
-        """Return whether the arrays are large enough for all zones and resources of a node."""
+        """Return whether this table's arrays are large enough for all NUMA zones and resources of a node."""
         return node is None or (
             len(node.zones) <= self.available.shape[1] and self.columns.keys() >= node.listed_resources()
         )
 
     @property
     def has_minimal_size(self) -> bool:
-        """True if the arrays are as small as possible: each resource column and each zone index is in use."""
+        """True if this table's arrays could not be smaller: each resource and each zone index is in use."""
         widest = max((len(node.zones) for node in self.nodes if node is not None), default=0)
         return max(1, widest) == self.available.shape[1] and bool(self.listed.any(axis=0).all())
 
@@ -176,7 +176,7 @@ class ZoneTable:
         self.listed[index] = (self.available[index] != ABSENT).any(axis=0)
 
     def demand_of(self, pod: Pod) -> AlignedDemand:
-        """Return the aligned demand of a pod: requests that the kubelet satisfies from one NUMA zone each."""
+        """Return the aligned demand of a pod, which is computed once for each pod spec and then cached."""
         entry = self._demands.get(id(pod.spec))
         if entry is None:
             if len(self._demands) >= _MAX_DEMANDS:
@@ -186,9 +186,9 @@ class ZoneTable:
         return entry[1]
 
     def demands_of_uncounted_pods(self, node: int, table: NodeTable) -> tuple[AlignedDemand, ...]:
-        """Return the aligned demands of a node's pods that are not Running yet.
+        """Return the aligned demands of a node's pods that its NodeResourceTopology does not count yet.
 
-        The available amounts in the NodeResourceTopology of the node do not include the usage of these pods yet.
+        These are the pods that are not Running yet. Pods without aligned requests are left out.
         """
         generation = table.moves.generation
         if generation != self._since:

@@ -239,7 +239,7 @@ Selecting = Service | ReplicationController | ReplicaSet | StatefulSet
 
 
 class SpreadHints:
-    """The queueing hints of PodTopologySpread under the default constraints of one profile.
+    """The queueing hints of PodTopologySpread for one profile, according to its default spread constraints.
 
     Args:
       defaults: DoNotSchedule constraints of pods without their own. Only Services and workloads define what they
@@ -250,7 +250,7 @@ class SpreadHints:
         self._defaults = tuple(defaults)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        """Return the cluster events, with queueing hints, after which a pod that was refused may fit."""
+        """Return the cluster events, with queueing hints, after which a refused pod may fit."""
         moved = Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
         removal = Action.DELETE | Action.UPDATE_POD_TERMINATING
         events = [

@@ -80,17 +80,18 @@ class DomainCounts:
     landable: BoolArray
 
     def reachable_global_minimum(self, pods: int) -> int:
-        """Return the largest number of pods that the emptiest domain can have after placing `pods` more pods.
+        """Return the largest global minimum that is possible after `pods` more matching pods are placed.
 
-        To bring every domain to level M, Σ_z max(0, M - e_z) pods are needed, so a level with a larger sum is
-        impossible. A domain where no pod can be placed keeps its level.
+        The global minimum is the number of matching pods in the domain that has the fewest. To bring every domain to
+        level M, Σ_z max(0, M - e_z) pods are needed, so a level with a larger sum is impossible. A domain where no pod
+        can be placed keeps its level.
         """
         closed = self.existing[self.seen & ~self.landable]
         level = reachable_minimum(self.existing[self.seen & self.landable], pods)
         return min(level, int(closed.min())) if len(closed) else level
 
     def required_global_minimum(self, pods: int, skew: int) -> int:
-        """Return how many pods the emptiest domain must have so that `pods` more pods fit within maxSkew.
+        """Return the smallest global minimum with which `pods` more matching pods fit within maxSkew.
 
         That is the smallest m with Σ_z max(0, s + m - e_z) ≥ pods.
         """
@@ -104,7 +105,7 @@ class DomainCounts:
 
 
 def reachable_minimum(existing: IntArray, pods: int) -> int:
-    """Return the largest number m such that `pods` new pods suffice to bring every domain to at least m pods.
+    """Return the largest number m for which `pods` new pods suffice to fill every domain to at least m pods.
 
     That is the largest level with Σ max(0, level - existing) ≤ pods; UNLIMITED without domains.
     """

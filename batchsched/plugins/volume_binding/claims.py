@@ -41,7 +41,7 @@ class PodVolumeClaims:
 
 
 def bound_and_delayed_volume_claims(pod: Pod, storage: StorageObjects) -> PodVolumeClaims | None:
-    """Return the PersistentVolumeClaims of a pod, None if it has none.
+    """Return a pod's bound PersistentVolumeClaims and those with delayed binding; None if it has no claims.
 
     Raises:
       VolumeClaimRefused: a claim is missing, lost, being deleted, owned by another pod, or should be bound and is not.

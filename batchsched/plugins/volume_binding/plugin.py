@@ -259,7 +259,7 @@ def _reservation_of(result: VolumeSearchResult, table: NodeTable, node: int) -> 
 
 
 def helpful_events() -> Sequence[ClusterEventWithHint]:
-    """Return the cluster events, with queueing hints, after which a pod that was refused may fit."""
+    """Return the cluster events, with queueing hints, after which a pod refused by VolumeBinding may fit."""
     come_or_change = Action.ADD | Action.UPDATE
     return (
         ClusterEventWithHint.for_events(EventResource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL),

@@ -283,7 +283,7 @@ def _has_room(claim: PersistentVolumeClaim, chosen: StorageClass, nodes: Nodes) 
 
 
 def reported_free_storage_by_node(storage_class: str, size: int, nodes: Nodes) -> IntArray:
-    """Return for each node [n] the free bytes that a CSIStorageCapacity reports, if a new volume would fit.
+    """Return for each node [n] the free bytes of the CSIStorageCapacity that fits a new volume, or `NO_ROOM`.
 
     The new volume has `size` bytes. The value is `NO_ROOM` for a node without a CSIStorageCapacity of the StorageClass
     in which this volume fits. If it fits in several CSIStorageCapacities of a node, the first in the snapshot counts.
@@ -361,9 +361,10 @@ class StorageClassUsage:
         return cls(np.zeros(count, np.bool_), np.zeros(count, np.int64), np.zeros(count, np.int64))
 
     def scores(self, line: IntArray) -> IntArray:
-        """Return a score for each node [n], based on the percentage of storage that the claims would use.
+        """Return a score for each node [n], by the percentage of available storage that the claims would use.
 
-        `line` [101] is the score for each percentage.
+        `line` [101] is the score for each percentage. A node where the claims do not use the StorageClass has the score
+        0.
 
         A request above the capacity counts as full use.
         """

@@ -71,7 +71,7 @@ class Armada(FairSharePolicy):
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return for each sibling queue [S] the cost of its usage and its next gang, divided by its weight.
+        """Return for each sibling queue the cost of its usage plus its next gang, divided by its weight.
 
         The cost is the dominant share of the cluster. Usage within the guarantee counts, too.
         """
@@ -86,9 +86,9 @@ def demand_capped_shares(
     rounds: int = _ROUNDS,
     least: float = _LEAST,
 ) -> FloatArray:
-    """Return the fair share of each queue [S] in proportion to its weight, but at most its demand.
+    """Return the fair share of each queue: a part of `total` in proportion to its weight, at most its demand.
 
-    The amount above the demand of a queue is divided among the other queues again.
+    What a queue would get above its demand is divided among the other queues again.
 
     Args:
       demand: [S] parts of the cluster that the queues can use.
@@ -96,6 +96,9 @@ def demand_capped_shares(
       total: the part of the cluster that is divided.
       rounds: maximum number of divisions.
       least: the remainder at which division stops.
+
+    Returns:
+      [S] the part of the cluster that each queue gets.
     """
     shares = np.zeros(len(demand))
     remaining = total

@@ -58,7 +58,7 @@ class DominantResourceShare(GuaranteePolicy):
 
     @override
     def demand_sizes(self, siblings: SiblingQueues, demand: IntArray) -> FloatArray:
-        """Return the size of each sibling queue's demand [S]: its dominant share of the lendable resources.
+        """Return the size of each sibling queue's demand: its dominant share of the lendable resources.
 
         If nothing of a resource is lent, the capacity is used instead.
         """
@@ -67,12 +67,17 @@ class DominantResourceShare(GuaranteePolicy):
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return the dominant resource share that each sibling queue [S] would have with its next gang."""
+        """Return the dominant resource share that each sibling queue would have with its next gang."""
         return dominant_resource_shares(siblings, siblings.usage + candidate)
 
     @override
     def may_reclaim(self, siblings: SiblingQueues, claim: ReclaimRequest) -> bool:
-        """Compare the dominant shares of both queues, and return whether a strategy allows the reclaim."""
+        """Compare the dominant resource shares of both queues, and return whether the reclaim is allowed.
+
+        With its gang, the reclaimer must have a smaller share than the victim has at present. If `strategies` lacks
+        `LessThanInitialShare`, the share of the reclaimer must also be at most the share of the victim without its
+        workload. The victim must use more than its guarantee of a resource that both the gang and the workload request.
+        """
         if not (self.exceeded_resources(siblings, claim.victim) & claim.affected_resources).any():
             return False
         after = siblings.usage.copy()
@@ -89,7 +94,12 @@ class DominantResourceShare(GuaranteePolicy):
 
 
 def dominant_resource_shares(siblings: SiblingQueues, usage: IntArray) -> FloatArray:
-    """Return the dominant resource share of each sibling queue [S] for a usage [S, R], in thousandths."""
+    """Return the dominant resource share that each sibling queue has with the given usage, in thousandths.
+
+    Args:
+      siblings: the queues.
+      usage: [S, R] the usage of each queue, which replaces the usage in `siblings`.
+    """
     borrowed = np.maximum(0, usage - siblings.guarantee)
     # As in Kueue, a resource that no queue lends is ignored, except for queues of weight 0.
     lent = siblings.weighed & (siblings.lendable > 0)

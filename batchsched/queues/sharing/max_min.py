@@ -90,7 +90,7 @@ class GuaranteedRatio(GuaranteePolicy):
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return for each sibling queue [S] its largest ratio of usage to guarantee over the resources.
+        """Return for each sibling queue the largest of its ratios of usage to guarantee over all resources.
 
         If a queue has no guarantee of a resource, its limit counts instead, at most the capacity of the cluster.
         """

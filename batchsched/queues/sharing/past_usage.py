@@ -115,10 +115,13 @@ class TimeBased(FairSharePolicy):
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return four sort keys for each sibling queue [S, 4]; a queue within its fair share comes first.
+        """Return four sort keys for each queue; the first key prefers queues within their fair shares.
 
         The first two keys are whether the queue exceeds its fair share, and whether it exceeds its guarantee with its
-        next gang. The other two are its negative priority, and its usage divided by its fair share.
+        next gang. The other two are its negative priority, and its usage with its next gang, divided by its fair share.
+
+        Returns:
+          [S, 4] the keys, the most significant first.
         """
         after = siblings.usage + candidate
         over_fair = (siblings.usage > siblings.fair).any(axis=1)
@@ -128,9 +131,10 @@ class TimeBased(FairSharePolicy):
 
     @override
     def may_reclaim(self, siblings: SiblingQueues, claim: ReclaimRequest) -> bool:
-        """Return whether the reclaimer's ratio of usage to fair share is at most 1 and below the victim's.
+        """Return whether usage / fair share of the reclaiming queue is at most 1 and below the victim's.
 
-        The pending gang counts as usage of the reclaimer. The victim must exceed its fair share.
+        The pending gang counts as usage of the reclaiming queue. The ratio of this queue is multiplied by
+        `utilization_multiplier` before the comparison. The victim must exceed its fair share.
         """
         if not super().may_reclaim(siblings, claim):
             return False
@@ -190,9 +194,10 @@ class DecayedUsageSharing(FairSharePolicy):
 
     @override
     def initial_fill_levels(self, siblings: SiblingQueues) -> FloatArray:
-        """Return the water-filling level [S] at which each sibling queue begins to receive surplus.
+        """Return the water-filling level below which a queue gets no surplus: `pull` · past usage / weight.
 
-        The level is its past usage per weight, times `pull`.
+        Returns:
+          [S] the level of each sibling queue.
         """
         past = shares_per_weight(
             dominant_shares(siblings.history, siblings.capacity, siblings.weighed), siblings.weight
@@ -201,7 +206,7 @@ class DecayedUsageSharing(FairSharePolicy):
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return for each sibling queue [S] (past usage + `penalty` · request of its next gang) / weight of the queue.
+        """Return for each sibling queue (past usage + `penalty` · request of its next gang) / its weight.
 
         The usage is the mean over all resources, as fractions of the capacity.
         """

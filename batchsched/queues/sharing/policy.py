@@ -67,24 +67,36 @@ class SharingPolicy(Protocol):
     gangs: GangOrderPolicy | None
 
     def divide_surplus(self, siblings: SiblingQueues, surplus: IntArray) -> IntArray:
-        """Return how much of a surplus [R] each sibling queue gets [S, R], in addition to its guarantee.
+        """Return how much of the surplus each sibling queue gets in addition to its floor.
 
         Each part is at least 0 and at most `siblings.surplus_demand`. The method is called only if the surplus does not
         satisfy every demand.
+
+        Args:
+          siblings: the queues.
+          surplus: [R] the amounts to divide.
+
+        Returns:
+          [S, R] the amounts that each queue gets.
         """
 
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return a sort key for each sibling queue [S]; the queue with the smallest key is served next.
+        """Return a sort key for each sibling queue; the queue with the smallest key comes first.
 
-        `candidate` [S, R] is what the next gang of each sibling requests. The sibling with the smallest key is next;
-        ties are broken by `head`. A key of several parts is [S, K], most significant first. Each row must depend only
-        on the same row of the siblings: the key of a queue does not depend on which other queues are passed.
+        The next gang of this queue is tried before those of its siblings. `candidate` [S, R] is what the next gang of
+        each sibling needs at least. The result has the shape [S], or [S, K] for a key of K parts, the most significant
+        first. Keys are compared only between queues of the same priority with next gangs of the same entitlement class;
+        ties are broken by `head`. Each row must depend only on the same row of the siblings: the key of a queue does
+        not depend on which other queues are passed.
         """
 
     def exceeded_resources(self, siblings: SiblingQueues, sibling: int) -> BoolArray:
-        """Return for each resource [R] whether the queue at index `sibling` uses more than its entitlement.
+        """Return for each resource whether the queue at index `sibling` exceeds its entitlement.
 
         Depending on the policy, a queue is entitled to its fair share, or only to its guarantee.
+
+        Returns:
+          [R] booleans.
         """
 
     def may_reclaim(self, siblings: SiblingQueues, claim: ReclaimRequest) -> bool:
@@ -122,7 +134,7 @@ class FairSharePolicy:
         return parts
 
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return the share that each sibling queue [S] would borrow with its next gang, divided by weight.
+        """Return the dominant share that each queue would borrow with its next gang, divided by its weight.
 
         This is max_r (usage + candidate - guarantee)_r / capacity_r / weight.
         """
@@ -132,7 +144,7 @@ class FairSharePolicy:
         )
 
     def exceeded_resources(self, siblings: SiblingQueues, sibling: int) -> BoolArray:
-        """Return for each resource [R] whether the queue at index `sibling` uses more than its fair share."""
+        """Return for each resource whether the queue at index `sibling` exceeds its fair share."""
         above: BoolArray = siblings.usage[sibling] > siblings.fair[sibling]
         return above
 
@@ -146,18 +158,18 @@ class FairSharePolicy:
         )
 
     def demand_sizes(self, siblings: SiblingQueues, demand: IntArray) -> FloatArray:
-        """Return the demand of each sibling queue [S] as one number: its dominant share of the cluster.
+        """Return the demand of each sibling queue as one number: its dominant share of the cluster.
 
         Subclasses may compute another number.
         """
         return dominant_shares_with_unweighed_fallback(demand, siblings.capacity, siblings.weighed)
 
     def initial_fill_levels(self, siblings: SiblingQueues) -> FloatArray:
-        """Return the water-filling level [S] at which each sibling queue begins to receive surplus; here 0 for all."""
+        """Return the water-filling level below which a queue gets no surplus: here 0 for each queue."""
         return np.zeros(len(siblings))
 
     def rounding_rank(self, siblings: SiblingQueues) -> FloatArray:
-        """Return for each sibling queue [S] its past usage divided by its weight; low values are rounded up first.
+        """Return past usage / weight of each queue, by which rounding decides between equal remainders.
 
         When amounts are rounded to whole units, the queue with the smallest value among equal remainders is rounded up.
         """
@@ -221,7 +233,7 @@ class PrioritySharing(FairSharePolicy):
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return two keys for each sibling queue [S, 2]: -priority, then its borrowed share per weight."""
+        """Return two sort keys for each sibling queue: -priority, then borrowed dominant share per weight."""
         return np.stack([-siblings.priority.astype(np.float64), super().key(siblings, candidate)], axis=1)
 
 
@@ -235,7 +247,7 @@ class GuaranteePolicy(FairSharePolicy):
 
     @override
     def exceeded_resources(self, siblings: SiblingQueues, sibling: int) -> BoolArray:
-        """Return for each resource [R] whether the queue at index `sibling` uses more than its guarantee."""
+        """Return for each resource whether the queue at index `sibling` exceeds its guarantee."""
         above: BoolArray = siblings.usage[sibling] > siblings.guarantee[sibling]
         return above
 
@@ -270,7 +282,7 @@ class UndividedSurplusPolicy(GuaranteePolicy):
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
-        """Return for each sibling queue [S] the position of its next gang in the order of gangs."""
+        """Return for each sibling queue the position of its next gang in the order of gangs."""
         return siblings.head
 
 

@@ -62,9 +62,9 @@ class SiblingQueues:
 
     @property
     def surplus_demand(self) -> IntArray:
-        """The amounts [S, R] of the surplus that each sibling queue can use in addition to its floor.
+        """The part of the surplus that each sibling queue can use in addition to its floor, by resource.
 
-        The floor is the part of the guarantee that the queue demands or does not lend.
+        The floor is the part of the guarantee that the queue demands or does not lend. The array is [S, R].
         """
         return self.ceiling - self.floor
 
@@ -73,9 +73,12 @@ class SiblingQueues:
         return self._with_rows(indexes, tuple(self.names[index] for index in indexes.tolist()))
 
     def copies_of_sibling(self, index: int, usage: IntArray, head: FloatArray) -> "SiblingQueues":
-        """Return N copies of a sibling queue, each with its own usage [N, R] and next-gang position [N].
+        """Return copies of one sibling queue that differ only in usage and in the position of the next gang.
 
-        All other values of the copies are equal.
+        Args:
+          index: the index of the queue.
+          usage: [N, R] the usage of each copy.
+          head: [N] the position of the next gang of each copy in the order of gangs.
         """
         count = len(usage)
         # Copying few rows costs less than broadcasting one.
@@ -115,14 +118,14 @@ class ReclaimRequest:
 
     @property
     def affected_resources(self) -> BoolArray:
-        """For each resource [R], whether the pending gang requests it and the victim uses it."""
+        """For each resource, whether both the pending gang and the workload to evict request it."""
         return (self.gains > 0) & (self.loses > 0)
 
 
 def capacity_shares(amounts: IntArray | FloatArray, capacity: IntArray, weighed: BoolArray) -> FloatArray:
-    """Convert amounts [..., R] to fractions of the cluster's capacity, with 0 for resources not in `weighed`.
+    """Convert amounts to fractions of the capacity; amounts of resources that are not in `weighed` become 0.
 
-    Any amount of a resource that the cluster does not have becomes infinite.
+    Any amount of a resource that the cluster does not have becomes infinite. The amounts and the result are [..., R].
     """
     has_capacity = capacity > 0
     if has_capacity.all():
@@ -133,9 +136,9 @@ def capacity_shares(amounts: IntArray | FloatArray, capacity: IntArray, weighed:
 
 
 def dominant_shares(amounts: IntArray | FloatArray, capacity: IntArray, weighed: BoolArray) -> FloatArray:
-    """Return the dominant share of each row of amounts [..., R]: its largest fraction of the capacity.
+    """Return the dominant share of the amounts in each row: the largest of their fractions of the capacity.
 
-    Only the resources in `weighed` are considered.
+    Only the resources in `weighed` are considered. The amounts are [..., R].
     """
     share: FloatArray = capacity_shares(amounts, capacity, weighed).max(axis=-1, initial=0.0)
     return share
@@ -144,9 +147,9 @@ def dominant_shares(amounts: IntArray | FloatArray, capacity: IntArray, weighed:
 def dominant_shares_with_unweighed_fallback(
     amounts: IntArray, capacity: IntArray, weighed: BoolArray
 ) -> FloatArray:
-    """Return dominant shares [S], computed so that each queue with an amount above 0 has a share above 0.
+    """Return the dominant share of each queue, over all resources if it has none of those in `weighed`.
 
-    If a queue has amounts only of resources that are not in `weighed`, its share is computed over all resources.
+    Thus each queue with an amount above 0 has a share above 0.
     """
     share = dominant_shares(amounts, capacity, weighed)
     return np.where(share > 0, share, dominant_shares(amounts, capacity, np.ones_like(weighed)))

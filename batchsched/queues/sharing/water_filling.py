@@ -15,7 +15,7 @@ _SATED = 1.0 - 1e-12
 def divide_surplus_by_water_filling(
     demand: IntArray, surplus: IntArray, pace: FloatArray, start: FloatArray
 ) -> FloatArray:
-    """Divide a surplus by water-filling: the parts of all sibling queues grow together, up to their demand.
+    """Divide a surplus by water-filling: the parts of sibling queues grow together, each up to its demand.
 
     The level determines which part of its demand each sibling gets. At level l, sibling s has the part min(1, max(0,
     (l - start_s) · pace_s)) of its demand. When a resource is exhausted, siblings that demand it stop; the others
@@ -121,7 +121,7 @@ def _next_spent(
 
 
 def round_to_units(amounts: FloatArray, most: IntArray, surplus: IntArray, late: FloatArray) -> IntArray:
-    """Round real amounts [S, R] of sibling queues to whole units; the largest remainders are rounded up.
+    """Round fractional amounts of sibling queues to integers; the largest remainders are rounded up.
 
     Args:
       amounts: [S, R] real amounts.

@@ -68,7 +68,7 @@ def explain_refusals(
     only: Collection[str] | None = None,
     telemetry: Telemetry | None = None,
 ) -> Decision:
-    """Return the decision with explained refusals: whether each gang can ever start, and what would help.
+    """Return the decision with refusals that state whether their gangs can ever start, and what would help.
 
     An explained refusal also names the gangs that precede the refused gang.
 
@@ -186,7 +186,7 @@ class RefusalVerifier:
         return self._after
 
     def examine_in_empty_cluster(self, refusal: Refusal, budget: ExplanationBudget) -> Refusal:
-        """Return the refusal with the information whether the gang could start in an empty cluster.
+        """Test whether a refused gang could start alone in the cluster; return the refusal with the result.
 
         `explain_refusal` uses the result of this examination.
 

@@ -28,7 +28,7 @@ from batchsched.solver.problem import UNLIMITED
 def build_session_tables(
     snapshot: Snapshot, profile: Profile, now: float, pause: Pause = do_not_pause
 ) -> SessionTables:
-    """Build the session tables of a Snapshot for a session at `now` (seconds since 1970)."""
+    """Build the session tables from a Snapshot, for a session at the time `now` (seconds since 1970)."""
     tables = SessionTables(snapshot, standard_registry().create_pipeline(profile), pause)
     pause()
     tables.set_time(now)
@@ -38,7 +38,7 @@ def build_session_tables(
 
 @dataclass(frozen=True, eq=False)
 class GangView:
-    """A pending gang in the tables of a session, with the values that explain why it was refused.
+    """A view of one pending gang in a session's tables, which computes values that explain its refusal.
 
     Args:
       tables: the tables of the cluster.
@@ -63,7 +63,7 @@ class GangView:
     def from_snapshot(
         cls, snapshot: Snapshot, profile: Profile, now: float, key: str, pause: Pause = do_not_pause
     ) -> "GangView | None":
-        """Return the `GangView` of a gang in the tables of a Snapshot at `now`; None if the gang has no pending pod."""
+        """Build tables from a Snapshot; return the `GangView` of a gang, or None if no pod is pending."""
         return cls.from_tables(
             build_session_tables(snapshot, profile, now, pause), profile.scheduler_name, key
         )
@@ -116,14 +116,14 @@ class GangView:
 
     @cached_property
     def required_level(self) -> TopologyLevel | None:
-        """The topology level that the gang requires for all its pods; None if there is no such level."""
+        """The topology level that the gang requires for all its pods; None if it requires no known level."""
         group = self.gang.members.group
         topology = group.spec.topology if group is not None else None
         return self._find_level(topology.name, topology.required) if topology is not None else None
 
     @cached_property
     def required_levels_with_subgroups(self) -> tuple[TopologyLevel, ...]:
-        """The topology levels that the gang or its subGroups require, without levels that do not exist."""
+        """The existing topology levels that the gang or its subGroups require."""
         group = self.gang.members.group
         if group is None:
             return ()

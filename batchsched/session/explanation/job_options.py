@@ -212,7 +212,10 @@ def _sizes(view: GangView) -> Iterator[ChangeOption]:
 
 
 def request_reduction_steps_by_resource(view: GangView) -> dict[str, int]:
-    """Return, for each resource that no node has enough of, by how much each step lowers a pod's request.
+    """Return the unit by which to lower a pod's request, for each resource that no node has enough of.
+
+    The unit is one core, one MiB, or 1 of any other resource. If the largest request or the largest node is not a
+    multiple of the unit, the unit is one milli-CPU or one byte.
 
     The result is empty for pods with several containers.
     """

@@ -41,5 +41,5 @@ Choice = dict[ChangeOption, int]
 
 
 def changes_of_choice(choice: Choice) -> tuple[InputChange, ...]:
-    """Return the input changes of the chosen options, each with its chosen number of steps."""
+    """Return all changes of the input that the chosen options make, each option in its chosen size."""
     return tuple(change for option, steps in choice.items() for change in option.changes(steps))

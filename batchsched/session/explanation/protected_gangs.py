@@ -24,7 +24,7 @@ _RECLAIMING_SHARES: Final = frozenset(entitled.name_in_decision for entitled in 
 
 
 def find_protecting_rule(view: GangView, identity: str, share: str, profile: Profile, now: float) -> str:
-    """Return the name of the rule that protects a running gang from eviction for a refused gang; "" if none.
+    """Return the name of the rule that keeps a refused gang from evicting a running gang; "" if no rule does.
 
     It is a key of `PROTECTIONS` in `batchsched.api.decision`, such as `NotPreemptible`.
 

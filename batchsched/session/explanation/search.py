@@ -15,13 +15,13 @@ NodeOptions = Callable[[Sequence[InputChange]], Sequence[ChangeOption]]
 
 
 class ChangeVerifier(Protocol):
-    """A test whether a session would place a refused gang after changes of the input, such as an added node.
+    """The protocol of a verifier, which tests whether changed input would let a refused gang be placed.
 
     A test raises `OutOfBudget` if too little of the budget remains, which ends the search.
     """
 
     def is_gang_placed_after(self, changes: Sequence[InputChange]) -> bool:
-        """Return whether the gang is placed after the changes, if the names of added nodes sort last."""
+        """Return whether the gang is placed after the changes, given that added nodes sort last by name."""
 
     def is_placed_regardless_of_new_node_names(self, changes: Sequence[InputChange]) -> bool:
         """Return True if the gang is placed after the changes, whatever names the added nodes have."""
@@ -78,7 +78,7 @@ class ChangeSearch:
 
     @property
     def changes(self) -> tuple[InputChange, ...]:
-        """The changes in the smallest set that was found to admit the gang; () if none was found."""
+        """The smallest set of changes found so far that admits the gang; () if none was found."""
         return changes_of_choice(self.best or {})
 
     def _admits(self, choice: Choice) -> bool:

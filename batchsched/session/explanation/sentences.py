@@ -50,7 +50,9 @@ class NeverStartableExplanation(NamedTuple):
 
 
 def explain_why_gang_can_never_start(view: GangView) -> NeverStartableExplanation | None:
-    """Return the first limit that a gang exceeds even in an empty cluster with unused queues; None if there is none.
+    """Return the first reason found why a gang could not start alone in the cluster; None if none is found.
+
+    A reason is a limit that the gang exceeds even if the cluster is empty and no queue is in use.
 
     Args:
       view: the gang alone in the cluster.
@@ -278,7 +280,7 @@ QUEUE_PATHS = ("/spec/queue", json_pointer("metadata", "labels", QUEUE_LABEL))
 
 
 def changes_sentence(changes: Sequence[InputChange], snapshot: Snapshot, key: str) -> str:
-    """Return the changes of the input in words, such as `2 more nodes like n1`; "" if there are none."""
+    """Describe changes of the input in words, such as `2 more nodes like n1`; return "" for no change."""
     texts = list(dict.fromkeys(_change_text(change, snapshot, key) for change in changes))
     return "; and ".join(text for text in texts if text)
 

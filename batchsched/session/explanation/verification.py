@@ -53,7 +53,7 @@ MAX_DECISIONS_PER_GANG: Final = 200
 
 @dataclass(frozen=True)
 class DecidedInput:
-    """The input of a session with its decision.
+    """The input of a session, together with the decision of this session.
 
     Args:
       snapshot: the cluster.

@@ -72,7 +72,7 @@ class GangPositions:
         self._places: dict[int, FloatArray] = {}
 
     def positions_under_policy(self, policy: GangOrderPolicy | None) -> FloatArray:
-        """Return an array [G] of gang positions in a policy's order; None selects the profile's policy.
+        """Return each gang's position [G] in the order of `policy`; None means the policy of the profile.
 
         Partially bound gangs come first.
         """
@@ -95,7 +95,7 @@ class GangPositions:
     def positions_in_queues(
         self, queues: Sequence[str], policies: Mapping[str, GangOrderPolicy | None]
     ) -> list[int]:
-        """Return each gang's position [G] among the pending gangs of its queue; the first to be tried has 1.
+        """Return the position [G] of each gang among the pending gangs of its own queue, counted from 1.
 
         Args:
           queues: [G] the queue of each gang.
@@ -439,9 +439,10 @@ def _lines(
 
 
 def requests_of_smallest_placement(gang: PendingGang) -> IntArray:
-    """Return the requests of the fewest pending pods of a gang that may be placed, by resource [R].
+    """Return the requests [R] of the pods that a gang still needs to start, or of one pod if it needs none.
 
-    These are the pods that the gang lacks to its minimum, or one pod if it lacks none.
+    The result is an array by resource. If the pods of the gang differ, each amount is the smallest possible sum, and
+    the one pod is the first pod of the gang.
     """
     return gang.needs if gang.need else gang.parts[0].pod_class.requests
 

@@ -76,7 +76,7 @@ class QueueSharingPolicies:
 
     @classmethod
     def from_tree(cls, tree: QueueTree, queue_policy: PolicySettings | None) -> "QueueSharingPolicies | None":
-        """Return the sharing policies of queues; None if neither a Queue nor the profile divides the cluster.
+        """Return the sharing policies; None if no queue has an entitlement and no `queuePolicy` is set.
 
         Args:
           tree: the queues.
@@ -129,7 +129,7 @@ def compute_usage_and_entitlements(
     scheduler_name: str,
     past: Usage,
 ) -> QueueUsageAndEntitlements:
-    """Return the usage and the requests of all queues, and the entitlements that follow from them.
+    """Return the usage of all queues, and the entitlements that follow from usage, requests and policies.
 
     Args:
       tables: the tables, with all bound pods on their nodes.
@@ -186,7 +186,7 @@ def ignored_policy_reason(profile: Profile, queues: QueueTree) -> str:
 
 
 class GangOrder:
-    """The order of pending gangs by the fair shares of queues.
+    """The component that puts pending gangs in order by the fair shares of their queues.
 
     If no queue has an entitlement, only the profile's policy orders the gangs.
 
@@ -268,7 +268,7 @@ class GangOrder:
     def iterate_gangs(
         self, line: OrderedGangs, admitted: Mapping[int, PendingGang], now: float
     ) -> Iterator[PendingGang]:
-        """Yield the participating gangs in fair-share order; each yielded gang states its entitlement class.
+        """Yield the gangs that take part in the session in fair-share order, each with its entitlement class.
 
         Partially bound gangs come first.
 

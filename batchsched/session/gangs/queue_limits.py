@@ -39,7 +39,7 @@ class QueueLimits:
 
     @property
     def remaining_amounts(self) -> IntArray:
-        """An array [Q, R] of the amount of each resource that each queue limit still allows, at least 0.
+        """An array [Q, R] of what each queue limit still allows of each resource; 0 if none is left.
 
         Amounts without a limit are UNLIMITED.
         """
@@ -47,7 +47,7 @@ class QueueLimits:
 
     @property
     def remaining_gang_starts(self) -> IntArray:
-        """An array [Q] of the number of PodGroups that each queue limit still allows to start, at least 0.
+        """An array [Q] of how many PodGroups each queue limit still allows to start; 0 if none is left.
 
         A limit without a maximum number of PodGroups has the value UNLIMITED.
         """
@@ -69,7 +69,7 @@ class QueueLimits:
     def find_queue_with_exceeded_limit(
         self, tables: SessionTables, owner: Owner, requests: IntArray, gangs: int
     ) -> str:
-        """Return the first queue with a limit that the added requests or gangs would exceed; "" if none.
+        """Return the name of the first queue with a limit that added requests or gangs would exceed, else "".
 
         `requests` is an array by resource [R], and `gangs` a number of gangs.
         """

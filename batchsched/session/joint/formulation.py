@@ -40,7 +40,7 @@ from batchsched.solver.relaxation.budget import ExplanationBudget
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FeasibleNodes:
-    """The nodes that may accept pods of one class at some time in the session, with their scores.
+    """The nodes that may accept pods of one class, now or later in the session, with the nodes' scores.
 
     Args:
       scan: the answers of PreFilter and Filter on the tables as they are; None if a plugin failed.
@@ -93,7 +93,10 @@ class FeasibleNodesByPodClass:
         return entry[1]
 
     def precompute_feasible_nodes(self, classes: Iterable[PodClass]) -> None:
-        """Compute feasible nodes and scores of pod classes in advance, to measure this time separately."""
+        """Compute the feasible nodes and scores of pod classes now instead of when they are first needed.
+
+        The caller can then measure the time of the plugins separately.
+        """
         for pod_class in classes:
             self.feasible_nodes_of(pod_class)
 

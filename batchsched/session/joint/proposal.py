@@ -54,7 +54,7 @@ def solver_budget(settings: SolverSettings) -> SolverBudget:
 
 
 class JointPlacer:
-    """A placer that solves one problem for all gangs, and again without the placements that plugins rejected.
+    """A placer that solves one problem for all gangs, and solves it again if plugins reject placements.
 
     The Filter, Reserve and Permit plugins check the placements of each solution. If Reserve or Permit rejects a pod,
     the next problem excludes the whole gang. After a limited number of rounds, the best outcome counts.
@@ -78,7 +78,7 @@ class JointPlacer:
         """The estimated work of CP-SAT so far, in units of about a microsecond."""
 
     def solve_and_place(self, statement: Statement) -> JointOutcome:
-        """Solve and place the gangs in several rounds, and return the best outcome.
+        """Solve the problem and place its gangs, in several rounds if necessary; return the best outcome.
 
         Its placements are in the statement, not yet committed.
         """

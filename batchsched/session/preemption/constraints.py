@@ -46,7 +46,7 @@ class EvictionConstraints:
                 self._rows[number] = (max(0, budget.status.disruptions_allowed), counts)
 
     def tighten(self, eligibility: EvictionRules, gang: PendingGang, units: Sequence[EvictionUnit]) -> None:
-        """Tighten the limits on evictions, so that the solver does not choose these forbidden victims again.
+        """Lower the limits on evictions so that the solver does not choose the given forbidden victims again.
 
         Args:
           eligibility: measures how far queues are above their entitlement.
@@ -90,7 +90,7 @@ class EvictionConstraints:
             self._rows[queue, protected, r] = (limit, amount_by_unit)
 
     def problem_with_constraints(self, problem: VictimProblem) -> VictimProblem:
-        """Return a copy of the problem of choosing victims, with these limits as linear constraints."""
+        """Return a copy of the victim selection problem with the limits on evictions as constraints."""
         rows = list(self._rows.values())
         entries = [
             (row, unit, amount) for row, (_, units) in enumerate(rows) for unit, amount in units.items()

@@ -127,7 +127,7 @@ class EvictionUnit:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ElasticPodChooser:
-    """The order in which the elastic pods of a gang are evicted: lowest `rank` first, and then the youngest.
+    """The rule that chooses which elastic pods of a gang are evicted first: lowest `rank`, then youngest.
 
     Args:
       rank: returns the rank of a pod, given the pod and the index of its node.
@@ -206,7 +206,7 @@ class EvictionUnitBuilder:
     def build_eviction_units(
         self, members: GangState, factor: int, preference: ElasticPodChooser
     ) -> tuple[EvictionUnit, ...]:
-        """Return the eviction units of a gang: each elastic pod by itself, then all pods of the minimum together.
+        """Return the eviction units of a gang: one for each elastic pod, then one for all other pods.
 
         Args:
           members: the gang.
@@ -388,7 +388,7 @@ def _amounts_by_gang(units: Iterable[EvictionUnit]) -> dict[tuple[str, str], Int
 
 
 class EvictionRules:
-    """The rules by which a pending gang may evict running gangs, with the usage of queues during evictions.
+    """The component that decides which running gangs a pending gang may evict; it tracks queue usage.
 
     Args:
       tables: for queues and priority classes.
@@ -429,7 +429,7 @@ class EvictionRules:
         if self._queue_usage is not None and queue in self._tables.queues:
             shares = self._queue_usage.shares
             self._usage[shares.row_and_ancestors_without_root(shares.own_gangs_row(queue))] += amount
-            self._usage[0] += amount  # chain() ends below the root
+            self._usage[0] += amount  # The rows above do not include the root.
 
     def record_eviction(self, unit: EvictionUnit) -> None:
         """Subtract the requests of evicted pods from the usage of their queue.
@@ -440,7 +440,7 @@ class EvictionRules:
         self._protected.subtract_evicted_usage(unit.members, unit.total)
 
     def may_preempt_by_policy(self, gang: PendingGang) -> bool:
-        """Return True if a gang may preempt: its PodGroup, pods and PriorityClasses do not forbid it."""
+        """Return True unless the PodGroup, a pod or a PriorityClass of a gang has preemptionPolicy Never."""
         return preemption_policy_lets_gang_preempt(gang, self._never_preempting)
 
     def may_reclaim(self, gang: PendingGang) -> bool:
@@ -549,12 +549,12 @@ class EvictionRules:
         return {r: int(above[r]) for r in np.flatnonzero(self._gains(queue_usage, gang)).tolist()}
 
     def usage_above_entitlement(self, queue: str, gang: PendingGang) -> Mapping[int, int]:
-        """Return how much of each resource a pending gang may reclaim from a queue, by index of the resource.
+        """Return by how much a queue exceeds its entitlement, for each resource that a pending gang needs.
 
         This is the usage of the queue above its guarantee if the gang stays inside the guarantee of its own queue, else
         the usage above its fair share.
 
-        Returns: The amount for each resource that the gang requests; negative below the entitlement.
+        Returns: The amount by index of the resource; negative below the entitlement.
         """
         queue_usage = self._queue_usage
         if queue_usage is None:

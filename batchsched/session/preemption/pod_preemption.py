@@ -73,7 +73,7 @@ class GangPriorities:
         return priority
 
     def highest_pod_priority_of_gang(self, members: GangState) -> int:
-        """Return the highest priority among all pods of a gang, because a gang may be evicted as a whole."""
+        """Return the highest priority among all pending and bound pods of a gang."""
         highest = self._highest.get(members.identity)
         if highest is None:
             highest = self._tables.classes.priorities.highest_pod_priority(_all_pods(members))
@@ -118,7 +118,7 @@ class PodPreemption:
         return [nominee for key, nominee in sorted(self._nominated.items()) if key not in placed]
 
     def pod_class_with_nomination(self, pod_class: PodClass, pod: Pod) -> PodClass:
-        """Return a pod class for one pod, with this session's nomination as the pod's `nominatedNodeName`."""
+        """Return a pod's class with the pod as example, including this session's nomination of the pod."""
         return pod_class.with_example_pod(self._with_nomination(pod))
 
     def _with_nomination(self, pod: Pod) -> Pod:

@@ -95,11 +95,11 @@ class ProtectedGangs:
         return usage
 
     def usage_of_protected_gangs(self, queue: str) -> IntArray:
-        """Return the requests of a queue's protected gangs by resource [R], except pods evicted so far."""
+        """Return the requests [R] of a queue's protected gangs, without the pods evicted so far."""
         return self._usage.get(queue, np.zeros(len(self._tables.node_table.resources), np.int64))
 
     def subtract_evicted_usage(self, members: GangState, amount: IntArray) -> None:
-        """Subtract requests of evicted pods from the usage of protected gangs, if their gang is protected."""
+        """Subtract a gang's evicted requests from the usage of protected gangs, if the gang is protected."""
         if members.identity in self:
             self._add(self._usage, members.queue, -amount)
 

@@ -104,7 +104,7 @@ class AllowedDomains:
             self._pins[index] = int(self._domains[self._levels[index]][node])
 
     def iterate_next_domain_choices(self) -> "Iterator[AllowedDomains]":
-        """Yield, for each domain that may be chosen next, a copy of this object that allows only this domain.
+        """Yield a copy of this object for each domain that may be chosen next, restricted to this domain.
 
         The next choice is for the gang, or else for the first subgroup, with a required level and without a chosen
         domain. If there is no choice left, yield nothing.

@@ -39,7 +39,7 @@ def count_bound_pods_by_domain(
 def domain_with_most_bound_pods(
     levels: TopologyLevels, members: GangState, level: int, subgroups: Collection[str]
 ) -> int:
-    """Return the domain of a topology level that has most bound pods of a gang; NONE if no domain has any.
+    """Return the domain with the most bound pods of a gang at a topology level; NONE if no domain has any.
 
     Args:
       levels: the levels.

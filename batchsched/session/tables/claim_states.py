@@ -13,7 +13,7 @@ from batchsched.api.core.pod import Pod
 
 
 class ClaimStates:
-    """The states of all ResourceClaims, which distinguish pods with equal specs but different claims.
+    """The states of all ResourceClaims, by which pods with equal specs may belong to different pod classes.
 
     Args:
       claims: all ResourceClaims.
@@ -32,7 +32,7 @@ class ClaimStates:
                 self._pending_users.setdefault(key, []).append(gang)
 
     def remove_pending_pod(self, pod: Pod, gang: str) -> None:
-        """Record that a pod is not pending any more; `pod` is the version that `add_pending_pod` received."""
+        """Record that a pod is no longer pending; pass the version that was given to `add_pending_pod`."""
         if pod.spec.resource_claims:
             for key in pod.resource_claim_keys:
                 users = self._pending_users[key]
@@ -41,7 +41,7 @@ class ClaimStates:
                     del self._pending_users[key]
 
     def update_claims(self, changed: Iterable[ResourceClaim], removed: Iterable[str]) -> set[str]:
-        """Replace changed claims; return the identities of gangs with pending pods that use these claims.
+        """Update changed and deleted claims; return the identities of gangs with pending pods that use them.
 
         Args:
           changed: the claims that are new or changed.

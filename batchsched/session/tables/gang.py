@@ -202,12 +202,12 @@ class GangState:
 
     @property
     def has_too_few_pods_and_none_pending(self) -> bool:
-        """True if the PodGroup or a subGroup has fewer pods than its minimum, and none of them is pending."""
+        """True if the gang has no pending pod, and it or a subGroup has fewer pods than its minimum."""
         return self.group is not None and not self.pending and not self.to_pod_counts().has_enough_pods
 
     @property
     def expected_end(self) -> float:
-        """The expected end (seconds since 1970) of the bound pod that started first; infinity if unknown."""
+        """The gang's expected end (seconds since 1970): first pod start + run time; infinity if unknown."""
         estimate = self.group.spec.expected_runtime_seconds if self.group is not None else None
         if estimate is None:
             return math.inf
@@ -411,12 +411,12 @@ class PendingGang:
 
     @property
     def has_no_bound_pod(self) -> bool:
-        """True if no pod of the gang is bound yet; False for an object with only elastic pods (`follows`)."""
+        """True if no pod of the gang is bound yet; False if this object has only elastic pods (`follows`)."""
         return not self.members.bound and not self.follows
 
 
 def sum_smallest_requests(parts: Sequence[GangPart], need: int, resources: int) -> IntArray:
-    """Return for each resource the sum of the `need` smallest pod requests in these parts of a gang."""
+    """Return, for each resource, the sum of the `need` smallest requests among the pods of gang parts."""
     if len(parts) == 1:
         return parts[0].pod_class.requests * min(need, len(parts[0].pods))
     if not parts:

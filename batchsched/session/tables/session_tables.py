@@ -430,7 +430,7 @@ class SessionTables:
         self._changed[members.identity] = None
 
     def offered_capacity(self) -> IntArray:
-        """Return the amounts [N, R] (node, resource) that nodes offer; some resources are unlimited.
+        """Return the amounts [N, R] (node, resource) that nodes offer; UNLIMITED if an extender counts them.
 
         A resource is unlimited if an extender accounts for it. Extended resources that devices provide are unlimited on
         nodes that do not offer them themselves.
@@ -519,7 +519,7 @@ class SessionTables:
         return members.cache.running
 
     def dominant_share(self, requests: IntArray) -> float:
-        """Return the dominant share of requests: their largest fraction of all cpu, memory or GPUs."""
+        """Return the dominant share of requests: their largest fraction of the total cpu, memory or GPUs."""
         columns = self._measured_columns
         return float((requests[columns] / self._total[columns]).max(initial=0.0))
 

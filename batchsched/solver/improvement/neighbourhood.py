@@ -44,7 +44,7 @@ class NeighbourhoodChooser:
         self._max_classes = MAX_PAIRS // max(1, len(problem.nodes.free))
 
     def count_class_node_pairs(self, neighbourhood: GangNeighbourhood) -> int:
-        """Return the size of a neighbourhood: its number of pod classes multiplied by the number of nodes."""
+        """Return the number of pod classes in a neighbourhood of gangs, multiplied by the number of nodes."""
         return int(self._classes[neighbourhood.gangs].sum()) * len(self._problem.nodes.free)
 
     def gangs_without_required_level(self) -> GangNeighbourhood:
@@ -61,7 +61,9 @@ class NeighbourhoodChooser:
     def choose_neighbourhood(
         self, tier: int, step: int, solution: Solution, *, takes_all_gangs: bool
     ) -> GangNeighbourhood:
-        """Return the gangs that a step places again: all or some gangs of a tier and of the lower tiers.
+        """Choose gangs of a tier and of all lower tiers, which a step of the improvement then places again.
+
+        They are the refused gangs and a random part of the placed ones, or all gangs with `takes_all_gangs`.
 
         Args:
           tier: the highest tier of the gangs.

@@ -41,7 +41,7 @@ FIRST_STEP: Final = -1
 
 
 def split_budget_for_rounds_and_improvement(budget: SolverBudget) -> tuple[SolverBudget, float]:
-    """Return the solver budget of the rounds, and the effort that the later improvement may spend."""
+    """Return the solver budget of the rounds, and the effort that the improvement may spend after them."""
     rounds = min(budget.deterministic, MAX_ROUNDS_EFFORT)
     short = min(budget.deterministic, SHORT_BUDGET)
     return replace(budget, deterministic=rounds), SEARCH_SHARE * short + budget.deterministic - short
@@ -111,13 +111,13 @@ class _Schedule:
         return self.step < self.tiers or self.due > 0
 
     def schedule_after_step_without_gain(self) -> "_Schedule":
-        """Return the remaining schedule after a step without an improvement: the next tier has its turn."""
+        """Return the schedule after a step that did not improve the solution: the next tier has its turn."""
         turns = self.turns[1:] or _all_turns(self.tiers)
         due = max(0, self.due - 1)
         return replace(self, turns=turns, step=self.step + 1, idle=self.idle + 1, due=due)
 
     def schedule_after_gain(self) -> "_Schedule":
-        """Return the remaining schedule after a step with an improvement: all lower tiers are next."""
+        """Return the schedule after a step that improved the solution: the tiers below its tier are next."""
         below = range(self.next_tier + 1, self.tiers)
         turns = (*below, *self.schedule_after_step_without_gain().turns)
         return replace(
@@ -125,10 +125,10 @@ class _Schedule:
         )
 
     def schedule_after_proof(self, step: SearchStep) -> "_Schedule":
-        """Return the remaining schedule after a step with a solution proved to be within the accepted gap.
+        """Return the schedule that skips tiers for which a step has proved that further steps are useless.
 
-        If the step placed all gangs of its tier and of the lower tiers again, further steps of this kind are useless,
-        for this tier and for all lower tiers.
+        The gap of the step is at most the accepted gap. If the step placed all gangs of its tier and of the lower tiers
+        again, further steps are useless for all these tiers. Otherwise, the schedule remains as it is.
         """
         if not step.neighbourhood.complete:
             return self

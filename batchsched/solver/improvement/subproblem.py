@@ -63,7 +63,14 @@ class NeighbourhoodProblem:
         return TieredRoundSolver(self.problem, self.problem, budget, seed, floors, telemetry).run_rounds()
 
     def to_whole_problem(self, solution: Solution, part: Solution) -> Solution:
-        """Return a solution of the whole problem that places the gangs of this subproblem as in `part`."""
+        """Return a solution of the whole problem that contains `part`, a solution of this subproblem.
+
+        All other gangs keep their placements.
+
+        Args:
+          solution: the solution of the whole problem from which this subproblem was made.
+          part: the solution of this subproblem.
+        """
         rest, own = self._kept, self._subset.to_whole_problem(part)
         classes = np.concatenate([rest.classes, own.classes])
         nodes = np.concatenate([rest.nodes, own.nodes])

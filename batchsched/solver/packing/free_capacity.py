@@ -45,7 +45,7 @@ class FreeCapacity:
         self.banned = _banned(problem)
 
     def permitted_nodes(self, class_index: int) -> BoolArray:
-        """Return a mask [N] of the nodes that neither Filter plugins nor cuts exclude for a pod class.
+        """Return a mask [N] of the nodes on which both Filter plugins and cuts allow pods of a pod class.
 
         A cut excludes nodes on which plugins refused pods of the class that the solver had placed.
         """
@@ -109,13 +109,14 @@ class FreeCapacity:
         return placed
 
     def place_equal_single_pod_gangs(self, classes: Sequence[int]) -> int:
-        """Place gangs of one pod each with equal requests, in the given order, while they fit.
+        """Place gangs that consist of one pod each, all with equal requests, until a pod does not fit.
 
         Quotas and rows are not checked: `group_numbers_of_equal_single_pod_gangs` groups only gangs that they do not
         concern.
 
         Args:
-          classes: classes of one kind and demand, each the only class of its gang, none of them placed.
+          classes: the pod class of each gang, in the order of placing; all have the same kind and demand, and none of
+            their pods is placed yet.
 
         Returns:
           how many gangs were placed.
@@ -169,7 +170,7 @@ class FreeCapacity:
         return where, counts
 
     def nodes_where_pod_fits(self, class_index: int, nodes: IntArray | None) -> IntArray:
-        """Return the nodes, among the given ones or all, on which a pod of the pod class fits.
+        """Return the nodes on which a pod of a class fits, of all nodes or only of `nodes` if this is given.
 
         Usually these are few.
         """
@@ -237,7 +238,7 @@ class FreeCapacity:
             self.trail.append(entry)
 
     def checkpoint(self) -> int:
-        """Return a number that marks the present state, to which `roll_back_to` can return."""
+        """Return a number that identifies the present state, so that `roll_back_to` can restore it."""
         return len(self.trail)
 
     def roll_back_to(self, mark: int) -> None:

@@ -53,7 +53,10 @@ class RemainingQuotas:
         return bool(self._of_gang[gang])
 
     def count_admitted_pods(self, gang: int, pod_request: tuple[tuple[int, int], ...], want: int) -> int:
-        """Return how many of `want` pods with this request the limits of the gang's queue and its ancestors admit."""
+        """Return how many pods of a gang, at most `want`, the limits of its queue and all ancestors admit.
+
+        `pod_request` has a (resource, amount) pair for each resource that one pod requests.
+        """
         for q in self._of_gang[gang]:
             remaining = self.remaining[q]
             for r, amount in pod_request:
@@ -80,10 +83,10 @@ class RemainingQuotas:
         return not self._fresh[gang] or all(self.gangs_left[q] > 0 for q in self._of_gang[gang])
 
     def may_admit_minimum(self, gang: int) -> bool:
-        """Return False only if queue limits certainly keep a gang from its minimum number of pods.
+        """Return whether queue limits may admit a gang's minimum: False is certain, but True may be wrong.
 
-        The answer True may be wrong, because the limits are compared with the smallest possible requests of this number
-        of pods. None of the gang's pods may be placed already.
+        True may be wrong, because the limits are compared with the smallest possible requests of the minimum number of
+        pods. The caller ensures that no pod of the gang is placed yet.
         """
         return all(
             amount <= 0 or amount <= available
@@ -120,9 +123,9 @@ def _binding(problem: Problem, quota: IntArray, gang: IntArray) -> BoolArray:
 
 
 class RowTally:
-    """The present values of the plugins' linear constraints (left sides), updated as pods are placed.
+    """The sums on the left sides of the plugins' linear constraints, updated when pods are placed or removed.
 
-    Rows that limit every node by itself are left out.
+    Constraints that limit each node by itself are left out: they count as resources (`demand_with_plugin_limits`).
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -171,9 +174,9 @@ class RowTally:
                 np.add.at(pods[self._side[i, class_index]], domain[inside], counts[inside])
 
     def clip_pod_limits_to_rows(self, class_index: int, nodes: IntArray, caps: IntArray) -> IntArray:
-        """Return the maximum numbers of pods on each node, `caps`, reduced to what plugin constraints allow.
+        """Return `caps`, the maximum number of pods on each node, reduced to what plugin constraints allow.
 
-        Only AT_MOST rows reduce them.
+        Only AT_MOST constraints reduce these numbers. In each domain, earlier nodes have priority.
         """
         for i, coefficient in self.of_class.get(class_index, ()):
             row = self.rows[i]

@@ -80,16 +80,19 @@ class NodeOrder:
         return result
 
     def is_filled_in_phases(self, class_index: int) -> bool:
-        """Tell whether pods of a class fill nodes in phases, so that pairs or quads of free devices are used last.
+        """Tell whether pods of a class fill nodes in phases, to break up large groups of free devices last.
 
-        Otherwise all pods that fit are placed at once.
+        Before that, pods get CPU and memory that the node's free devices do not need. If the class is not filled in
+        phases, all pods that fit are placed at once.
         """
         return not self.plain and (bool(self._amounts_per_device) or self.device_of[class_index] >= 0)
 
     def pod_limits_by_phase(
         self, class_index: int, free: IntArray, nodes: IntArray, fit: IntArray
     ) -> Iterator[IntArray]:
-        """Yield for each phase the maximum pods on each node; early phases keep groups of free devices whole.
+        """Yield the maximum number of pods on each node by phase; later phases break up larger device groups.
+
+        For example, a pod with one GPU gets the odd GPU of a node in the first phase, and breaks up a pair in the next.
 
         Args:
           class_index: the class.
@@ -142,7 +145,7 @@ class NodeOrder:
         return spare
 
     def order_node_positions(self, class_index: int, free: IntArray, nodes: IntArray, most: int) -> IntArray:
-        """Return the positions in `nodes` of the nodes that are to be filled first, in the order of filling.
+        """Return the positions in `nodes` of the first nodes to fill, in the order of filling.
 
         The result has `most` positions, or fewer if there are fewer nodes.
 
@@ -224,9 +227,9 @@ class NodeOrder:
 
 
 def demand_with_plugin_limits(problem: Problem) -> IntArray:
-    """Return one pod's requests by class [C, R + E]: R resources, then E limits that act like resources.
+    """Return one pod's requests for each class, with plugin limits on single nodes as additional resources.
 
-    Each of the E limits is a row of a plugin that limits every node by itself.
+    The result is [C, R + E]: R resources, then E rows of plugins that limit each node by itself.
     """
     rows = [
         row.class_coefficients(len(problem.classes.demand))
@@ -237,9 +240,9 @@ def demand_with_plugin_limits(problem: Problem) -> IntArray:
 
 
 def free_amounts_with_plugin_limits(problem: Problem) -> IntArray:
-    """Return the free amounts by node [R + E, N]: R resources, then E limits that act like resources.
+    """Return the free amounts of each node, with plugin limits on single nodes as additional resources.
 
-    Their order is that of the columns of `demand_with_plugin_limits`.
+    The result is [R + E, N], in the order of the columns of `demand_with_plugin_limits`.
     """
     rows = [np.maximum(0, row.right) for row in problem.rows if limits_each_node_separately(row)]
     return np.ascontiguousarray(np.vstack([problem.nodes.free.T, *rows]).astype(np.int64))

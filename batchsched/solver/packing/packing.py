@@ -203,7 +203,7 @@ class Packing:
         return None
 
     def place_equal_single_pod_gangs(self, gangs: Sequence[int]) -> None:
-        """Place single-pod gangs with equal requests in the given order until one does not fit.
+        """Place single-pod gangs with equal requests, in the order of `gangs`, until one does not fit.
 
         Gangs that are placed already keep their places.
 
@@ -441,7 +441,10 @@ class Packing:
         return domains[domain] if domain < len(domains) else np.zeros(0, np.int64)
 
     def nodes_in_domains(self, level: int, domains: Sequence[int], cell: IntArray | None) -> IntArray:
-        """Return the ascending indexes of the nodes in some topology domains, limited to `cell` if given."""
+        """Return the nodes in some topology domains of a level, ascending.
+
+        `cell` restricts the result to some nodes; None means all nodes.
+        """
         nodes = self.nodes_of_domain(level, domains[0])
         if len(domains) > 1:
             nodes = np.sort(np.concatenate([self.nodes_of_domain(level, d) for d in domains]))

@@ -25,7 +25,7 @@ MAX_ATTEMPTS: Final = 4000
 
 
 class DomainPacking(Protocol):
-    """Interface of a packing, as far as `SubgroupTreePlacer` uses it to place a gang with a tree of subgroups."""
+    """Interface of the packing in which `SubgroupTreePlacer` places a gang with a tree of subgroups."""
 
     problem: Problem
     room: FreeCapacity
@@ -33,7 +33,7 @@ class DomainPacking(Protocol):
     domain_of_subgroup: dict[int, int]
 
     def nodes_in_domains(self, level: int, domains: Sequence[int], cell: IntArray | None) -> IntArray:
-        """Return the nodes of some topology domains of a level."""
+        """Return the nodes in some topology domains of a level, as `Packing.nodes_in_domains` does."""
         ...
 
     def count_fitting_pods_by_domain(self, class_index: int, level: int, cell: IntArray | None) -> IntArray:

@@ -109,7 +109,7 @@ def apply_change(problem: Problem, relaxation: Relaxation) -> Problem:
 
 
 def resize_change(change: Relaxation, resized: Callable[[int], int]) -> Relaxation | None:
-    """Apply `resized` to each amount (nodes, pods, resources) in a change; return None if all become 0.
+    """Return a change with each amount (nodes, pods, resources) resized; None if all amounts become 0.
 
     The function `resized` returns the new value of an amount. A change of level has no amount, so the result is None.
     """
@@ -166,11 +166,11 @@ def problem_of_added_nodes_only(problem: Problem, change: AddedNodes) -> Problem
     if levels != NONE and problem.nodes.levels[levels, like] != change.domain:
         inside = np.flatnonzero(problem.nodes.levels[levels] == change.domain)
         if len(inside):
-            # Of these nodes the one with the most labels, so that finer levels are labelled too.
+            # Of these nodes the one with the most labels, so that finer levels are labeled too.
             model = int(inside[np.argmax((problem.nodes.levels[:, inside] >= 0).sum(axis=0))])
     nodes = problem.nodes.select_nodes([model] * count)
     if levels != NONE:
-        nodes.levels[levels] = change.domain  # `take` has copied them
+        nodes.levels[levels] = change.domain  # `select_nodes` has copied them
     amounts = size[None].repeat(count, axis=0)
     return replace(
         problem,
@@ -201,9 +201,9 @@ def _grown(row: ConstraintRow, like: int, count: int) -> ConstraintRow:
 
 
 def cap_at_unlimited(amounts: Sequence[int]) -> IntArray:
-    """Return amounts [R] reduced to at most UNLIMITED, so that sums of them do not overflow.
+    """Return resource amounts, each reduced to at most `UNLIMITED`, so that their sums do not overflow.
 
-    64 bits do not hold every sum.
+    The result is an array [R] of 64-bit integers.
     """
     return np.array([min(amount, UNLIMITED) for amount in amounts], np.int64)
 

@@ -49,7 +49,8 @@ class FitCounts:
     """The numbers of pods of a gang's minimum that fit in each topology domain [D], by pod class [C].
 
     Args:
-      domains: [D] domains of the required level in which a pod fits, at least one; only NONE without such a level.
+      domains: [D] domains of the required level in which a pod fits, at least one; a single NONE if no level is
+        required.
       placed: [D, C] pods that fit into each domain if the whole minimum is placed there.
       minimum_by_class: [C] pods that make the minimum.
     """
@@ -159,7 +160,7 @@ class ResidualProblem:
         return FitCounts(cells.domains, placed, self.minimum_by_class)
 
     def fits_with_added_nodes(self, added: Problem) -> bool:
-        """Tell whether the gang's minimum fits after nodes of one topology domain are added to the cluster.
+        """Tell whether the gang's minimum fits after new nodes, all in one topology domain, join the cluster.
 
         The new nodes are filled last, with the pods that the other nodes of their domain do not take.
 
@@ -180,9 +181,11 @@ class ResidualProblem:
         return bool(placed.sum() >= short.sum())
 
     def may_fit(self) -> bool:
-        """Return whether a domain has enough free resources for the minimum in sum, and for each class alone.
+        """Return whether some domain has enough free resources for the whole minimum, and for each class.
 
-        If not, the gang does not fit however it is packed, provided that it needs all of its pods.
+        The free resources of the domain's nodes are compared with the sum of all requests. For each class, the pods
+        that fit on single nodes are counted as if there were no other class. If the answer is False and the gang needs
+        all of its pods, the gang does not fit, however it is packed.
         """
         cells = self._cells
         if not len(cells.nodes):
@@ -301,7 +304,7 @@ class ResidualProblem:
 
     @cached_property
     def may_suffice_to_count_pods(self) -> bool:
-        """Whether it may suffice to count the pods that fit, without searching for an actual placement.
+        """Whether a count of the pods that fit may decide if the gang fits, without a search for a placement.
 
         This is the case if the gang has no plugin constraints, subgroup tree, slices or required levels of subgroups.
         """
@@ -370,7 +373,7 @@ class ResidualProblem:
 
     @cached_property
     def quota_shortages(self) -> tuple[RaisedQuota, ...]:
-        """The queue limits that are too low for the gang's minimum, with the amounts that each lacks."""
+        """The queue limits that are too low for the gang's minimum, each with the missing amounts."""
         return self._quota_shortages_of(self)
 
     def _quota_shortages_of(self, other: "ResidualProblem") -> tuple[RaisedQuota, ...]:
@@ -424,10 +427,10 @@ class ResidualProblem:
         return is_best
 
     def node_size_shortage(self) -> IntArray:
-        """Return the amounts [R] by which a pod is too large for every node that passes its filters.
+        """Return the amounts [R] that the most suitable node lacks for a pod that is larger than every node.
 
-        The amounts are those of the node on which the smallest part of the request is missing. If pods of
-        several classes are too large, the result is the maximum of their amounts.
+        Only nodes that pass the filters of the pod count. The most suitable node is the one that lacks the smallest
+        part of the request. If pods of several classes are too large, the result is the maximum of their amounts.
         """
         demand, capacity = self.problem.classes.demand, self.problem.nodes.capacity
         short = np.zeros(demand.shape[1], np.int64)

@@ -52,7 +52,7 @@ class DomainCell:
 
 
 class CandidateDomainSearch:
-    """The topology domains that the solver of large problems considers for gangs with a required topology level."""
+    """Component that finds the candidate domains of gangs with a required level, in large problems."""
 
     def __init__(
         self, packing: Packing, supply: SlotCounter, incumbent: Solution | None, complete: bool = False
@@ -354,11 +354,12 @@ class TieredModel(LinearModel):
     def add_pod_count_row(
         self, loads: IntArray, factors: IntArray, lower: int, upper: int, gangs: IntArray | None = None
     ) -> None:
-        """Add a linear constraint on pod counts; `gangs` [G] has coefficients of the gangs' 0/1 variables.
+        """Add a linear constraint on numbers of placed pods and, with `gangs`, on which gangs are placed.
 
         It is lower <= Σ factors · pods (+ Σ gangs · y) <= upper.
 
-        The pods are those of `loads`. The integers are not scaled.
+        The pods are those of `loads`. The variable y of a gang is 1 if the gang is placed, and `gangs` [G] has the
+        coefficients of these variables. The integers are not scaled.
         """
         total = np.zeros(self.variable_count, np.int64)
         np.add.at(total, self.variable[loads], factors * self.factor[loads])

@@ -141,7 +141,7 @@ class SlotKinds:
 
     @classmethod
     def from_requests(cls, requests: Sequence[tuple[tuple[int, int], ...]]) -> "SlotKinds":
-        """Create slot kinds from one or two (resource, size) pairs each; one-pair kinds must come first."""
+        """Create slot kinds of one or two (resource, size) pairs each; those with one pair must be first."""
         first = np.array([pairs[0] for pairs in requests], np.int64).reshape(-1, 2)
         second = np.array([pairs[1] for pairs in requests if len(pairs) > 1], np.int64).reshape(-1, 2)
         return cls(first[:, 0], first[:, 1], second[:, 0], second[:, 1])
@@ -153,7 +153,9 @@ class SlotKinds:
         return (first,) if pair < 0 else (first, (int(self.second[pair]), int(self.second_size[pair])))
 
     def count_fitting_slots(self, amounts: IntArray) -> IntArray:
-        """Return an array [F, n]: how many slots of each kind fit into each column of `amounts` [R, n].
+        """Return how many slots of each kind fit into the resources of each column of `amounts`.
+
+        Shapes: amounts [R, n], the result [F, n].
 
         For one resource the number is floor(amount / size), and for two resources the minimum of both.
         """
@@ -218,15 +220,19 @@ class SlotCounter:
         return sorted({*_evenly_spaced(sizes, MAX_SLOT_SIZES), self.units[resource]})
 
     def count_requested_slots_by_class(self, requests: tuple[tuple[int, int], ...]) -> IntArray:
-        """Return for each class [C] how many slots a pod uses; the (resource, size) `requests` define a slot.
+        """Return how many slots of one kind a pod of each class [C] uses.
 
-        The number of slots is the minimum of floor(request / size) over the pairs.
+        `requests` has the (resource, size) pairs of the slot kind. The number of slots is the minimum of
+        floor(request / size) over the pairs.
         """
         slots: IntArray = np.minimum.reduce([self.demand[:, r] // size for r, size in requests])
         return slots
 
     def count_free_slots(self, requests: tuple[tuple[int, int], ...], nodes: IntArray) -> int:
-        """Return how many slots fit on the nodes; the (resource, size) pairs `requests` define a slot."""
+        """Return how many slots of one kind are free on the given nodes together.
+
+        `requests` has the (resource, size) pairs of the slot kind.
+        """
         return int(np.minimum.reduce([self._free[r][nodes] // size for r, size in requests]).sum())
 
     def nonredundant_rows(

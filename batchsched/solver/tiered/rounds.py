@@ -6,7 +6,7 @@ The loose model (without the choice of domains) is solved first: it takes millis
 solution. Mostly the full model then only has to find domains for the gangs of that optimum. Pods that rounding could
 not place tighten both models.
 
-Each model is solved one tier after the other: a tier's value is fixed before the next tier is maximised.
+Each model is solved one tier after the other: a tier's value is fixed before the next tier is maximized.
 
 Shapes: C classes, T tiers, V variables.
 """
@@ -45,9 +45,9 @@ MAX_FREE_VARIABLES: Final = 1500
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BaselineSolutions:
-    """The best earlier solution, and the pod counts of all earlier ones; the tiered solve must not be worse.
+    """The solutions that were found before a tiered solve; its result must be no worse than each of them.
 
-    `placed` has the number of pods by class [C] for each of the solutions.
+    `best` is the best of these solutions. `placed` has the number of pods by class [C] for each of them.
     """
 
     best: Solution

@@ -1,4 +1,4 @@
-"""The tiered model, solved one tier after the other: a tier's value is fixed before the next tier is maximised.
+"""The tiered model, solved one tier after the other: a tier's value is fixed before the next tier is maximized.
 
 CP-SAT chooses gangs and domains, and a linear program divides their pods among the node pools (`transport`). If the
 pods do not fit, a cut excludes the choice, and CP-SAT chooses again.
@@ -58,7 +58,10 @@ class _TierChoice:
         return -1 if self.values is None else int(objective @ self.values)
 
     def is_better_than(self, other: "_TierChoice", objective: IntArray) -> bool:
-        """Return whether this choice beats `other`: first compare whether they fit, then their objectives."""
+        """Return whether this choice of gangs is better than `other`.
+
+        A choice that fits is better than one that does not. If both fit or both do not, the higher objective decides.
+        """
         return (self.fits, self.objective_value(objective)) > (other.fits, other.objective_value(objective))
 
 
@@ -93,7 +96,7 @@ class _Ascent:
 
 
 class TierSolver:
-    """Solver that maximises the tiers' objectives one by one, highest first, without lowering earlier ones.
+    """Solver that maximizes the tiers' objectives one by one, highest first, without lowering earlier ones.
 
     Its cuts remain for the next solve, the fixed tiers do not.
     """
@@ -108,7 +111,7 @@ class TierSolver:
         """Scale every tier's weights to integers, each tier by its own factor.
 
         With `chooses_domains`, the search is that of a model with many domains: the gangs of a tier are fixed, and not
-        only its value, before the next tier is maximised, and no bound of the problem comes from it. Without
+        only its value, before the next tier is maximized, and no bound of the problem comes from it. Without
         `divides_pods` a choice counts as fitting if the rows of the model allow it: bounds are valid, and maybe higher.
         """
         self._chooses_domains = chooses_domains
@@ -183,7 +186,7 @@ class TierSolver:
         ceiling: TieredPlan | None,
         placed_above: IntArray | None,
     ) -> TieredPlan | None:
-        """Maximise tier after tier; for bounds, hold every tier above at the value of `placed_above` [C]."""
+        """Maximize tier after tier; for bounds, hold every tier above at the value of `placed_above` [C]."""
         aggregate, tiers = self.aggregate, len(self._scale)
         reserve = self._budget.remaining * (1 - ROUND_SHARE)
         ascent = _Ascent(hint, self._no_pods(), list(floors), ceiling, reserve, np.zeros(tiers))
@@ -207,7 +210,7 @@ class TierSolver:
         return TieredPlan(ascent.values, ascent.split, ascent.bound) if complete else None
 
     def _ascend_tier(self, t: int, ascent: _Ascent, placed_above: IntArray | None) -> bool:
-        """Maximise one tier and hold it; False if there is no choice."""
+        """Maximize one tier and hold it; False if there is no choice."""
         weights, ceiling = np.where(self._of_class == t, self._weights, 0), ascent.ceiling
         top = self._value_of_all_pods(weights)
         if ceiling is not None:
@@ -254,7 +257,7 @@ class TierSolver:
     def _tier(
         self, weights: IntArray, hint: IntArray, floor: int, *, least: float, most: float
     ) -> _TierChoice:
-        """Maximise the value of one tier over the choices that fit into the pools.
+        """Maximize the value of one tier over the choices that fit into the pools.
 
         Args:
           weights: [C] the tier's weights.
@@ -333,7 +336,7 @@ class TierSolver:
         return PoolSplit(np.zeros((classes, self.aggregate.pools.pool_count)), 0.0)
 
     def _ties(self, values: IntArray, split: PoolSplit) -> tuple[IntArray, PoolSplit]:
-        """Maximise the number of gangs among equal objectives."""
+        """Maximize the number of gangs among equal objectives."""
         aggregate = self.aggregate
         objective = np.zeros(aggregate.variable_count, np.int64)
         objective[aggregate.y] = 1
@@ -349,7 +352,7 @@ class TierSolver:
         return (answer.values, other) if fits and other.short == 0.0 else (values, split)
 
     def _maximise(self, objective: IntArray, hint: IntArray, most: float, least: float = 0.0) -> CpSatAnswer:
-        """Maximise with at most `most` deterministic units, and `least` even if none remain."""
+        """Maximize with at most `most` deterministic units, and `least` even if none remain."""
         units = max(1e-4, least, min(most, self._budget.remaining))
         return self._budget.maximise(self.aggregate, objective, units, gap=TIER_GAP, hint=hint)
 

@@ -2,7 +2,7 @@
 
 The variable x[class, pool] is the number of pods of a class in a pool. For fixed pod counts n and switches the program
 is: Σ_p x[c, p] + s[c] = n[c]; slot rows of every pool; rows of plugins over pools; x[c, p] no more than fits in the
-cells that are switched on. It minimises the weighted shortage s. With the duals μ of the rows, π_c of the classes and
+cells that are switched on. It minimizes the weighted shortage s. With the duals μ of the rows, π_c of the classes and
 ν_cp of the limits on x,
 
     Σ_c π_c n[c] <= Σ_r μ_r (b_r + B_r y) + Σ_cp ν_cp limit_cp(switches)
@@ -199,7 +199,7 @@ class PoolTransport:
                     self._gangs[index] = (row.gangs.astype(np.int64), -sign * row.gang_coefficients[d])
 
     def _build(self, model: LinearModel) -> LinearProgram:
-        """Add the pods of every lot and their shortage; return the program that minimises the weighted shortage."""
+        """Add the pods of every lot and their shortage; return the program that minimizes the weighted shortage."""
         aggregate, lots = self._aggregate, len(self._first)
         # Without an upper limit that could be reached, the dual of a shortage belongs to its lot's row alone.
         most = 2 * self._per_lot(aggregate.problem.classes.count.astype(np.int64)) + 1
@@ -222,9 +222,10 @@ class PoolTransport:
         return bool((self._right < self._original_right).any())
 
     def reduce_pool_capacity(self, class_index: int, pods: FloatArray) -> None:
-        """Reduce the capacity of each node pool by its share `pods` [P] of a class's pods that did not fit.
+        """Reduce the capacity of each node pool by the planned pods of a class that did not fit on its nodes.
 
-        The pods are subtracted from the slot rows of their size and of smaller sizes.
+        `pods` [P] is the number of these pods for each pool. The pods are subtracted from the slot rows of their size
+        and of smaller sizes.
         """
         needs = dict(self._aggregate.packing.room.slots.needs[class_index])
         for (p, r, size), row in self._levels.items():
@@ -250,7 +251,7 @@ class PoolTransport:
     # ------------------------------------------------------------------------------------ asking
 
     def split_over_pools_or_add_cut(self, values: IntArray) -> tuple[PoolSplit, bool]:
-        """Divide the pods of a plan among the node pools. If they do not fit, add a cut that excludes the plan.
+        """Divide a plan's pods among the node pools; if they do not fit, add a cut that excludes the plan.
 
         Args:
           values: the values [V] of the variables of the plan.

@@ -117,7 +117,9 @@ def _units_on(search_input: VictimSearchInput, site: int) -> list[int]:
 
 
 def cost_lower_bounds_per_pod_by_node(search_input: VictimSearchInput, class_index: int) -> FloatArray:
-    """Return for each node [S] a lower bound on the eviction cost for each additional pod of a class.
+    """Return for each node a lower bound on the eviction cost of each additional pod of a class on that node.
+
+    The result is [S]: the nodes are the *sites*, on which some pod of the pending gang may ever fit.
 
     A unit blocks pods on a site if the site gains nothing without its eviction. Each unit divides its cost equally
     among all pods that it blocks on any site. The sum of these parts for k pods never exceeds the cost of the units
@@ -286,7 +288,7 @@ def _choose_for_tree(
 
 
 def search_inputs_by_domain(problem: VictimProblem) -> Iterator[VictimSearchInput]:
-    """Yield a victim search input per domain of the gang's required level, or one if it requires no level.
+    """Yield a search input for each domain of the gang's required level, or a single one without a level.
 
     Domains in which no eviction makes enough room are skipped.
     """
@@ -388,7 +390,7 @@ def _settled(ground: VictimState) -> Packing:
     problem = ground.problem
     packing = place_after_eviction(problem, ground.evicted)
     assert packing is not None  # a ground is the best only when it is enough
-    # Units that are evicted for a quota only cannot be recognised on the nodes.
+    # Units that are evicted for a quota only cannot be recognized on the nodes.
     if len(problem.pending.quotas.gangs):
         return packing
     classes, nodes, counts = packing.room.placements()

@@ -1,6 +1,6 @@
 """The input and output of the choice of victims as arrays.
 
-A `VictimProblem` asks which units to evict for one gang: running gangs, or surplus pods of elastic gangs. The gang that
+A `VictimProblem` asks which units to evict for one gang: running gangs, or elastic pods of running gangs. The gang that
 needs room is the only gang of an ordinary `Problem`: masks, minimums, domains, rows and quotas mean the same.
 
 Shapes are stated by letter: B bonds, F shares of units on nodes, J entries of limits, M limits, N nodes, P placements,
@@ -32,7 +32,8 @@ class VictimProblem:
       cost: [U] cost of evicting a unit, > 0; their sum is below 2^50.
       unit, node: [F] a unit holds resources on a node; each pair occurs once.
       freed: [F, R] the amounts that the eviction of the unit frees there.
-      bond_unit, bond_with: [B] the unit may be evicted only with the other one: a gang's minimum after its surplus.
+      bond_unit, bond_with: [B] the unit may be evicted only with the other one, such as a gang's minimum only
+        with its elastic pods.
       limit: [M] how much may be evicted: what disruption budgets and entitlements leave.
       limit_row, limit_unit, limit_amount: [J] the eviction of a unit uses this amount, > 0, of a limit.
       quota_left: [Q, R] remaining amounts of the quotas of `pending`; negative if a limit was lowered below the usage.

@@ -103,7 +103,10 @@ class VictimSearchInput:
         )
 
     def may_fit_pending_gang(self, fit: IntArray) -> bool:
-        """Tell whether the pending gang may fit if `fit` [C, S] counts the fitting pods by class and node."""
+        """Tell whether the pending gang may fit if a given number of pods of each class fits on each node.
+
+        `fit` [C, S] has these numbers, by class and site.
+        """
         each = np.minimum(fit.sum(axis=1), self.count)
         return bool((each == self.count).all()) if self.rigid else int(each.sum()) >= self.minimum
 
@@ -166,7 +169,7 @@ class VictimState:
         return list(closure)
 
     def evict_units_within_limits(self, units: Iterable[int]) -> bool:
-        """Evict units, and the units that must be evicted with them; return False if a limit is exceeded.
+        """Evict units, and the units that must be evicted with them; return False if limits forbid this.
 
         The limits come from disruption budgets and entitlements. If the result is False, nothing has changed.
         """

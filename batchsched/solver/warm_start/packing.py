@@ -54,7 +54,10 @@ class WarmStartPlacements:
         return next((int(self._nodes[self._of_class[c][0]]) for c in classes if self._of_class[c].size), NONE)
 
     def planned_nodes_of_class(self, class_index: int) -> tuple[IntArray, IntArray]:
-        """Return two arrays [k]: the nodes on which the start plans a pod class, and the pods on each."""
+        """Return the nodes on which the start plans pods of a class, and how many pods it plans on each.
+
+        Shapes: two arrays of equal length.
+        """
         own = self._of_class[class_index]
         return self._nodes[own], self._counts[own]
 

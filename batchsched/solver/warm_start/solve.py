@@ -62,8 +62,8 @@ def solve_from_warm_start(
       telemetry: receives the duration of each step.
 
     Returns:
-      a legal solution that is lexicographically no worse than the start's placements that still fit, the greedy's
-      solution and the job-by-job solution.
+      a legal solution that is lexicographically no worse than the start's placements that still fit, and than the
+      solutions of `solve_greedy` and of `solve_like_other_batch_schedulers`.
     """
     steps = _Steps(problem, start, budget, seed, telemetry)
     if places_every_allowed_pod(problem, steps.best):
@@ -138,7 +138,10 @@ class _Steps:
             self._bound(None)
 
     def adopt_better_baseline(self) -> None:
-        """Adopt the solution of the greedy or the job-by-job algorithm if it beats the best one so far."""
+        """Adopt the greedy solution, or the one that other batch schedulers find, if it beats the best.
+
+        They are the solutions of `solve_greedy` and of `solve_like_other_batch_schedulers`.
+        """
         with self._telemetry.stage_span("greedy"):
             for plain in (False, True):
                 better = solve_greedily_unless_worse(self._problem, self.best.objective, plain)
