@@ -283,6 +283,8 @@ class ProfileScheduler:
         This scheduler also takes over the volumes and devices that are reserved for placed pods and, if the arguments
         of `auto` are equal, the policy chooser.
         """
+        if before is self:  # another profile's scheduler is replaced; a scheduler must not succeed itself
+            return
         before._successor = self
         self.reservations = before.reservations
         self._reserved_volumes_and_devices = before._reserved_volumes_and_devices

@@ -150,6 +150,23 @@ async def test_scheduler_with_a_hung_plugin_is_replaced_by_one_without_it():
     assert set(town.bound) == {"solo-0"}
 
 
+async def test_failed_binding_of_another_profile_after_a_plugin_hung_is_tried_again():
+    town = Town(cluster(nodes(1, gpu=1), alone(1, gpu=1)))
+    runner = SessionRunner(profile(), (ExceededDeadline("Slow", "Filter", 0, 1.0),))
+    runner.hung = True  # as its last session leaves it
+    hung = ProfileScheduler(profile(schedulerName="other"), town.cache, runner=runner)
+    (mine,) = town.loop.profile_schedulers
+    town.loop.replace_schedulers([mine, hung.without_hung_plugins()])
+    town.fail("solo-0", ApiError(403, "Forbidden", "a policy does not allow it"))
+    await town.turns(2)
+    assert town.loop.profile_schedulers[0] is mine
+    assert not town.bound
+    town.mend()
+    await town.turn(3600)
+    await town.turns(2)
+    assert set(town.bound) == {"solo-0"}
+
+
 async def test_event_wakes_the_loop_at_once():
     wakeup = Wakeup(SystemClock())
     wakeup.signal()
