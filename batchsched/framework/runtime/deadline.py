@@ -43,6 +43,8 @@ _EXTRA: Final = {
     "allows_bulk_placement": "Filter",
     "ignores_resource": "Filter",
     "reserves_nothing": "Reserve",
+    "hold_for_nominated_pod": "Reserve",
+    "stop_holding_for_nominated_pod": "Reserve",
     "writes_in_prebind": "PreBind",
 }
 _POINT_OF: Final = {one.method: name for name, one in POINTS.items() if one.method not in _AWAITED} | _EXTRA
@@ -83,6 +85,8 @@ _LEFT_OUT: Final[Mapping[str, Callable[..., Any]]] = {
     "writes_in_prebind": lambda *_: False,
     "reserve": lambda *_: SUCCESS,
     "unreserve": lambda *_: None,
+    "hold_for_nominated_pod": lambda *_: None,
+    "stop_holding_for_nominated_pod": lambda *_: None,
     "permit": lambda *_: PermitAnswer(),
 }
 """Answers in place of a disabled plugin: it refuses no pod and scores no node."""
