@@ -152,7 +152,9 @@ def decode_scores(body: str) -> list[tuple[str, int]]:
         fields = _fields(item)
         score = _read(fields, "score", int, 0)
         if abs(score) > LARGEST_SCORE:
-            raise InvalidExtenderAnswer(f"expected scores from 0 to 10, found {score}")
+            raise InvalidExtenderAnswer(
+                f"expected a score from {-LARGEST_SCORE} to {LARGEST_SCORE}, found {score}"
+            )
         scores.append((_read(fields, "host", str, ""), score))
     return scores
 

@@ -309,7 +309,8 @@ class PipelineNodeDryRun:
         for plugin in self._handle.pipeline.filters:
             if plugin_name(plugin) in state.skip_filter:
                 continue
-            verdict = call_plugin(plugin, "Filter", plugin.filter, self._handle.pod, view, state)
+            answer = call_plugin(plugin, "Filter", plugin.filter, self._handle.pod, view, state)
+            verdict = answers.checked_verdict(plugin, answer, len(view))
             if verdict.refused.any():
                 return verdict.refusal_status_at(0, plugin_name(plugin))
         return SUCCESS

@@ -1,5 +1,7 @@
 """Nominated pods, trials of a node, and the chain of PostFilters."""
 
+from typing import Any
+
 import msgspec
 import numpy as np
 import pytest
@@ -280,6 +282,22 @@ def handle_of(one, *plugins, nominated=()):
 
 def rows(*some):
     return np.asarray(some, np.int32)
+
+
+def test_invalid_filter_answer_in_a_dry_run_is_an_error_with_the_name_of_the_plugin():
+    class Careless:
+        name = "Careless"
+        answer: Any = Verdict.accept(3)
+
+        def filter(self, pod, nodes, state):
+            return self.answer
+
+    careless = Careless()
+    handle, _ = handle_of(pod("x"), careless)
+    careless.answer = True
+    with handle.start_node_dry_run(0) as trial, pytest.raises(PluginError) as caught:
+        trial.run_filters()
+    assert (caught.value.plugin, caught.value.point) == ("Careless", "Filter")
 
 
 def test_trials_remove_and_add_pods_without_changing_the_table():
