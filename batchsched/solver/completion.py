@@ -86,7 +86,10 @@ def place_gangs_that_greedy_missed(problem: Problem, solution: Solution, seed: i
             continue
         exact = solve_exact(isolated.problem, SolverBudget(deterministic=GANG_EFFORT), seed)
         solution = replace(
-            solution, effort=solution.effort + exact.effort, variables=solution.variables + exact.variables
+            solution,
+            effort=solution.effort + exact.effort,
+            variables=solution.variables + exact.variables,
+            guard=solution.guard or exact.guard,
         )
         solved += 1
         if exact.taken[0]:
@@ -103,6 +106,7 @@ def solve_single_gang(problem: Problem, seed: int = 0) -> Solution:
         return solution
     isolated = GangProblemIsolator(replace(problem, cuts=())).isolate_gang(0)
     search = find_placement_or_proof(isolated.problem, SEARCH_EFFORT, seed)
+    solution = replace(solution, guard=search.guard)
     return (
         solution
         if search.solution is None

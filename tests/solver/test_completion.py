@@ -1,9 +1,12 @@
 """Refused gangs of several pod classes are placed exactly where the aggregated model and the greedy fail."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from batchsched.solver import completion
 from batchsched.solver.completion import place_gangs_that_greedy_missed
 from batchsched.solver.exact import solve_exact
 from batchsched.solver.greedy import solve_greedy
@@ -37,3 +40,14 @@ def test_gangs_that_are_added_leave_the_solution_legal_and_its_bounds_valid(prob
     assert (added.taken >= floor.taken).all()
     assert (added.objective >= floor.objective).all()
     assert (added.bound >= added.objective).all()
+
+
+def test_a_guard_that_ends_the_exact_search_of_a_gang_is_stated_in_the_solution(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    problem = random_problem(2318, 4, 1, extras=False)
+    ended = replace(solve_exact(problem, SolverBudget(deterministic=20.0), 0), guard=True)
+    monkeypatch.setattr(completion, "solve_exact", lambda *_: ended)
+    floor = solve_greedy(problem)
+    assert not floor.guard
+    assert place_gangs_that_greedy_missed(problem, floor, seed=0).guard

@@ -1,5 +1,6 @@
 """The improvement: never worse, no worse with more units, the same in every process, and bounded in size."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ from batchsched.ports.external import NoTelemetry
 from batchsched.solver import stage
 from batchsched.solver.cpsat import estimate_solve_work
 from batchsched.solver.greedy import solve_greedy, solve_like_other_batch_schedulers
-from batchsched.solver.improvement import neighbourhood
+from batchsched.solver.improvement import neighbourhood, search
 from batchsched.solver.improvement.neighbourhood import GangNeighbourhood, NeighbourhoodChooser
 from batchsched.solver.improvement.search import (
     MAX_ROUNDS_EFFORT,
@@ -20,6 +21,7 @@ from batchsched.solver.improvement.search import (
     improve_solution,
     split_budget_for_rounds_and_improvement,
 )
+from batchsched.solver.improvement.step import SearchStep, StepResult
 from batchsched.solver.improvement.subproblem import NeighbourhoodProblem
 from batchsched.solver.objective import compare_solutions
 from batchsched.solver.problem import Problem, SolverBudget
@@ -170,3 +172,26 @@ def test_a_session_that_the_rounds_leave_open_ends_no_worse(monkeypatch: pytest.
     assert compare_solutions(improved, rounds) >= 0
     assert (improved.bound >= improved.objective).all()
     assert find_solution_faults(problem, improved) == ()
+
+
+class StepsEndedByGuard:
+    """Solves each step without a gain; the wall-clock guard ends the first step only."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+    def solve(self, step: SearchStep, coming: Iterator[SearchStep]) -> StepResult:
+        self.steps += 1
+        return StepResult(None, 1.0, self.steps == 1, 0.0, 0, 0)
+
+    def discard_results(self) -> None:
+        pass
+
+
+def test_a_step_that_the_guard_ended_is_the_last_one_and_is_stated_in_the_solution(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    problem, steps = contended(0), StepsEndedByGuard()
+    monkeypatch.setattr(search, "SequentialStepSolver", lambda _: steps)
+    solution = improve_solution(problem, solve_greedy(problem), 2.0, SolverBudget(), 0)
+    assert (steps.steps, solution.guard) == (1, True)

@@ -169,13 +169,13 @@ class _Search:
             if result.gap <= self._budget.gap:
                 self._schedule = self._schedule.schedule_after_proof(step)
             self._adopt(result, steps)
-            if self.solution.guard:
-                break
 
     def _continues(self) -> bool:
         schedule = self._schedule
         open_ = self.units > 0 or schedule.due > 0
-        return open_ and schedule.idle < self._max_idle and self.solution.gap > self._budget.gap
+        # Once the wall-clock guard ended a search, the time of the session is spent.
+        worthwhile = schedule.idle < self._max_idle and self.solution.gap > self._budget.gap
+        return open_ and worthwhile and not self.solution.guard
 
     # ------------------------------------------------------------------------------------ steps
 
@@ -220,7 +220,7 @@ class _Search:
         self.units -= result.charged_effort
         self.solution = replace(
             self.solution,
-            guard=result.guard,
+            guard=self.solution.guard or result.guard,
             effort=self.solution.effort + result.effort,
             variables=self.solution.variables + result.variables,
         )
