@@ -1,5 +1,6 @@
 """Conversion of the devices that a search chose into the allocation of a ResourceClaim."""
 
+import math
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import Final
@@ -19,6 +20,7 @@ from batchsched.devices.requests import AllocationError, ClaimRequests, Resolved
 
 FROM_CLASS: Final = "FromClass"
 FROM_CLAIM: Final = "FromClaim"
+_FRACTIONS: Final = ((10**3, "m"), (10**6, "u"), (10**9, "n"))
 _BINARY: Final = ((6, "Ei"), (5, "Pi"), (4, "Ti"), (3, "Gi"), (2, "Mi"), (1, "Ki"))
 
 
@@ -106,7 +108,12 @@ def _allocated(entry: ChosenDevice, claim: ResourceClaim, position: int) -> Devi
 def format_amount(amount: Decimal) -> str:
     """Return an amount as a Kubernetes quantity: `80Gi`, `12`, `500m`."""
     if amount != amount.to_integral_value():
-        return f"{int(amount * 1000)}m"
+        # Rounded up like every quantity of Kubernetes, so that no consumed capacity is lost.
+        return next(
+            f"{parts}{suffix}"
+            for factor, suffix in _FRACTIONS
+            if (parts := math.ceil(amount * factor)) == amount * factor or suffix == "n"
+        )
     whole = int(amount)
     for power, suffix in _BINARY:
         if whole and whole % 1024**power == 0:
