@@ -30,6 +30,8 @@ SYSTEM_PRIORITIES: Final[Mapping[str, int]] = MappingProxyType(
 class PriorityTable:
     """The values of the cluster's PriorityClasses, from which the priorities of pods and gangs are computed.
 
+    If several PriorityClasses are the global default, the lowest value applies, as in Kubernetes.
+
     Args:
       priority_classes: the PriorityClasses of the cluster.
     """
@@ -37,7 +39,7 @@ class PriorityTable:
     def __init__(self, priority_classes: Iterable[PriorityClass]) -> None:
         listed = tuple(priority_classes)
         self._values = {**SYSTEM_PRIORITIES, **{entry.metadata.name: entry.value for entry in listed}}
-        self._default = next((entry.value for entry in listed if entry.global_default), 0)
+        self._default = min((entry.value for entry in listed if entry.global_default), default=0)
 
     def pod_priority(self, pod: Pod) -> int:
         """Return a pod's own priority: `spec.priority`, else the value of its PriorityClass or the global default."""

@@ -36,6 +36,14 @@ def test_pod_without_a_class_has_the_global_default():
     assert PriorityTable((default,)).pod_priority(pod("p")) == 7
 
 
+def test_lowest_of_several_global_defaults_applies():
+    defaults = [
+        msgspec.structs.replace(priority_class(name, value), global_default=True)
+        for name, value in (("usual", 7), ("low", 3), ("high", 9))
+    ]
+    assert PriorityTable(defaults).pod_priority(pod("p")) == 3
+
+
 @pytest.mark.parametrize(
     "name, expected", [("low", -5), ("high", 10), ("system-node-critical", 10), ("absent", 10), ("", 10)]
 )
