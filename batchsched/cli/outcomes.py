@@ -42,7 +42,7 @@ _FIGURES = {
     "worstSlowdown": "worst_slowdown",
     "makespan": "makespan",
 }
-"""Figures of a simulation as data, and the fields of `Metrics` that contain them."""
+"""Figures of a simulation as data, and the fields of `RunMetrics` that contain them."""
 
 
 # A simulation

@@ -73,12 +73,20 @@ def reported_run_input_of_scenario(scenario: Scenario, command: str) -> Reported
         command=command,
         facts=(
             *(("Load", f"{workload.name}: {describe_load(workload)}") for workload in scenario.workloads),
-            *([("Cluster", describe_nodes(scenario.cluster))] if _uses_cluster(scenario) else []),
+            *_cluster_facts(scenario),
         ),
         profiles={policy.name: policy_profile(scenario.profile, policy) for policy in scenario.policies},
         queues=scenario.queues,
         queue_changes={policy.name: policy.queues for policy in scenario.policies if policy.queues},
     )
+
+
+def _cluster_facts(scenario: Scenario) -> list[tuple[str, str]]:
+    """The nodes of the cluster, and the node failures, which also apply to workloads that have nodes of their own."""
+    if _uses_cluster(scenario):
+        return [("Cluster", describe_nodes(scenario.cluster))]
+    failures = describe_failures(scenario.cluster)
+    return [("Node failures", failures)] if failures else []
 
 
 def _uses_cluster(scenario: Scenario) -> bool:
@@ -89,11 +97,17 @@ def _uses_cluster(scenario: Scenario) -> bool:
 def describe_nodes(cluster: ClusterSpec) -> str:
     """Describe the simulated nodes in one line, such as: 8 nodes with 8 GPUs each."""
     text = f"{pluralize(cluster.nodes, 'node')} with {pluralize(cluster.gpus_per_node, 'GPU')} each"
+    failures = describe_failures(cluster)
+    return f"{text}; {failures}" if failures else text
+
+
+def describe_failures(cluster: ClusterSpec) -> str:
+    """State how often a simulated node fails, and when it is repaired; "" if nodes do not fail."""
     failures = cluster.failures
     if failures is None:
-        return text
+        return ""
     return (
-        f"{text}; a node fails after {format_number(failures.hours_between)} h and is repaired after "
+        f"a node fails after {format_number(failures.hours_between)} h and is repaired after "
         f"{format_number(failures.hours_to_repair)} h, on average"
     )
 
