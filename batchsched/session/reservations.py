@@ -182,7 +182,7 @@ class PlacementEstimator:
         self.placements: list[GangPlacement] = []
         """The gangs that start."""
 
-    def add_gang(self, gang: PendingGang) -> None:
+    def place_gang_if_it_fits(self, gang: PendingGang) -> None:
         """Estimate where a gang starts, and record its placement if it fits beside all recorded gangs."""
         if not (gang.needs <= self._free_total).all():
             return
@@ -427,7 +427,7 @@ class ReservedHead:
                 continue
             # Each gang is presumed to start once, and only if a candidate for the head comes after it.
             while fitting:
-                starts.add_gang(fitting.pop(0))
+                starts.place_gang_if_it_fits(fitting.pop(0))
             later = compute_head_reservation(inputs, gang, started, now, held, starts.placements)
             if later is not None:
                 return cls(

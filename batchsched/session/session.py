@@ -22,7 +22,10 @@ from batchsched.queues.usage_history import Usage, UsageHistory
 from batchsched.session.decision_builder import DecisionBuilder
 from batchsched.session.gangs.gang_eligibility import GangEligibilityCheck
 from batchsched.session.gangs.order import GangOrder, ignored_policy_reason
-from batchsched.session.selection.selection import call_permit_again_for_waiting_gangs, select_gangs
+from batchsched.session.selection.selection import (
+    call_permit_again_for_waiting_gangs,
+    place_gangs_and_choose_victims,
+)
 from batchsched.session.selection.selection_run import SelectionRun
 from batchsched.session.statement import Statement
 from batchsched.session.tables.gang import GangState
@@ -175,7 +178,7 @@ class Session:
             pending = tables.pending_gangs.order_by_policy(
                 self._policy, now, self._participants(taking_part, held)
             )
-            select_gangs(run, pending)
+            place_gangs_and_choose_victims(run, pending)
             # A plugin may reject a gang while later gangs are placed: ask again before anything is committed.
             run.remove_rejected_gangs()
             statement.commit()

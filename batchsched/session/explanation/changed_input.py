@@ -42,7 +42,7 @@ def json_pointer_tokens(path: str) -> list[str]:
     return [token.replace("~1", "/").replace("~0", "~") for token in path.split("/")[1:]]
 
 
-def apply_changes(snapshot: Snapshot, changes: Iterable[InputChange], prefix: str = "") -> Snapshot:
+def snapshot_after_changes(snapshot: Snapshot, changes: Iterable[InputChange], prefix: str = "") -> Snapshot:
     """Return the Snapshot after the given changes, which set fields of objects or add copies of nodes.
 
     Args:

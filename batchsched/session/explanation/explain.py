@@ -10,7 +10,7 @@ import msgspec
 from batchsched.api.decision import Decision, InputChange, PrecedingGang, Refusal
 from batchsched.api.snapshot import Snapshot
 from batchsched.ports.external import Telemetry
-from batchsched.session.explanation.changed_input import apply_changes
+from batchsched.session.explanation.changed_input import snapshot_after_changes
 from batchsched.session.explanation.gang_view import GangView, build_session_tables
 from batchsched.session.explanation.gangs_ahead import (
     OrderPosition,
@@ -24,7 +24,7 @@ from batchsched.session.explanation.queue_options import TotalPodRequests, queue
 from batchsched.session.explanation.search import ChangeSearch
 from batchsched.session.explanation.sentences import (
     NeverStartableExplanation,
-    changes_sentence,
+    describe_changes,
     explain_why_gang_can_never_start,
     format_names,
     preceding_gangs_clause,
@@ -301,18 +301,18 @@ class RefusalVerifier:
             if verifier.startable
             else ()
         )
-        has_estimate = not search.smallest and not search.changes
+        has_estimate = not search.smallest and not search.best_changes
         return msgspec.structs.replace(
             examined.refusal,
             ahead=ahead,
-            changes=search.changes,
+            changes=search.best_changes,
             verified=search.smallest,
             message=_message(refusal, verifier.startable, examined.never_startable, ahead)
             + ("" if search.smallest else NOT_VERIFIED),
-            missing=_missing(refusal, search.changes, snapshot),
+            missing=_missing(refusal, search.best_changes, snapshot),
             relaxation=refusal.relaxation
             if has_estimate
-            else changes_sentence(search.changes, snapshot, key),
+            else describe_changes(search.best_changes, snapshot, key),
         )
 
     def _nodes_after(
@@ -321,7 +321,7 @@ class RefusalVerifier:
         """Return the options to add nodes after other changes, which decide the nodes that accept the gang."""
         decided = self._decided
         try:
-            changed = apply_changes(decided.snapshot, changes)
+            changed = snapshot_after_changes(decided.snapshot, changes)
         except ValueError:  # the changed object would be invalid
             return ()
         after = snapshot_after_decision(changed, decided.decision, "")

@@ -106,7 +106,7 @@ class GangView:
             return None
 
     @cached_property
-    def feasible_nodes(self) -> BoolArray:
+    def feasible_node_mask(self) -> BoolArray:
         """A mask [P, N] of gang parts (equal pods) and nodes: True where all Filters accept the pods."""
         rows = np.zeros((len(self.gang.parts), len(self.tables.node_table.nodes)), np.bool_)
         for row, result in enumerate(self.filter_results):

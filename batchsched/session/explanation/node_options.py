@@ -23,7 +23,7 @@ def node_addition_options(view: GangView, emptied: GangView) -> list[ChangeOptio
       emptied: the gang alone in the cluster, so that each node shows which pods it accepts.
     """
     table = emptied.tables.node_table
-    passes = emptied.feasible_nodes
+    passes = emptied.feasible_node_mask
     domains = _required_domains(emptied)
     nodes_by_type: defaultdict[tuple[object, ...], list[int]] = defaultdict(list)
     for index in np.flatnonzero(passes.any(axis=0)).tolist():
@@ -68,7 +68,7 @@ def _copies(view: GangView, index: int) -> int:
     """Return the least number of empty nodes of a type for those of the gang's pods that the type accepts."""
     node, total = view.tables.node_table.allocatable[[index]], 0.0
     for row, part in enumerate(view.gang.parts):
-        if view.feasible_nodes[row, index]:
+        if view.feasible_node_mask[row, index]:
             total += len(part.pods) / max(1, int(part.count_fitting_pods(node)[0]))
     return math.ceil(total)
 
@@ -77,4 +77,4 @@ def _room(view: GangView, free: np.ndarray, domains: Sequence[tuple[str, ...]], 
     """Return how many pods of the gang's first part fit in the domain of a node."""
     inside = np.array([domain == domains[index] for domain in domains])
     each = view.gang.parts[0].count_fitting_pods(free)
-    return int(each[inside & view.feasible_nodes[0]].sum())
+    return int(each[inside & view.feasible_node_mask[0]].sum())

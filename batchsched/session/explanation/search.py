@@ -20,7 +20,7 @@ class ChangeVerifier(Protocol):
     A test raises `OutOfBudget` if too little of the budget remains, which ends the search.
     """
 
-    def is_gang_placed_after(self, changes: Sequence[InputChange]) -> bool:
+    def is_gang_placed_after_changes(self, changes: Sequence[InputChange]) -> bool:
         """Return whether the gang is placed after the changes, given that added nodes sort last by name."""
 
     def is_placed_regardless_of_new_node_names(self, changes: Sequence[InputChange]) -> bool:
@@ -66,7 +66,7 @@ class ChangeSearch:
                 if (
                     choice_found is None
                     or self.regardless_of_new_node_names
-                    or self.verifier.is_placed_regardless_of_new_node_names(self.changes)
+                    or self.verifier.is_placed_regardless_of_new_node_names(self.best_changes)
                 ):
                     break
                 self.best, self.regardless_of_new_node_names = None, True
@@ -77,7 +77,7 @@ class ChangeSearch:
         self._try_fewer_nodes()
 
     @property
-    def changes(self) -> tuple[InputChange, ...]:
+    def best_changes(self) -> tuple[InputChange, ...]:
         """The smallest set of changes found so far that admits the gang; () if none was found."""
         return changes_of_choice(self.best or {})
 
@@ -85,7 +85,7 @@ class ChangeSearch:
         changes = changes_of_choice(choice)
         if self.regardless_of_new_node_names:
             return self.verifier.is_placed_regardless_of_new_node_names(changes)
-        return self.verifier.is_gang_placed_after(changes)
+        return self.verifier.is_gang_placed_after_changes(changes)
 
     def _single(
         self, job: Sequence[ChangeOption], queues: Sequence[ChangeOption], nodes: NodeOptions

@@ -135,7 +135,7 @@ def _obstacle(pod: Pod, node: Node) -> str:
 
 def _no_open_node(view: GangView) -> str:
     for row, part in enumerate(view.gang.parts):
-        if view.feasible_nodes[row].any():
+        if view.feasible_node_mask[row].any():
             continue
         pod, nodes, result = part.pods[0], view.tables.node_table.nodes, view.filter_results[row]
         if result is not None and not result.status.ok:
@@ -173,7 +173,7 @@ def _too_small_domains(view: GangView) -> str:
     gang, level, table = view.gang, view.required_level, view.tables.node_table
     if level is None or len(gang.parts) != 1:
         return ""
-    each = np.where(view.feasible_nodes[0], gang.parts[0].count_fitting_pods(table.allocatable), 0)
+    each = np.where(view.feasible_node_mask[0], gang.parts[0].count_fitting_pods(table.allocatable), 0)
     domains: dict[str, list[int]] = {}
     for node, room in zip(table.nodes, each.tolist(), strict=True):
         if room and level.node_label in node.labels:
@@ -193,7 +193,7 @@ def _too_small_domains(view: GangView) -> str:
 
 
 def _too_little_in_sum(view: GangView) -> str:
-    table, accepted = view.tables.node_table, view.feasible_nodes.any(axis=0)
+    table, accepted = view.tables.node_table, view.feasible_node_mask.any(axis=0)
     for resource, needed in view.minimum_requests.items():
         offered = int(table.allocatable[accepted][:, table.column[resource]].sum())
         if needed > offered:
@@ -279,7 +279,7 @@ QUEUE_PATHS = ("/spec/queue", json_pointer("metadata", "labels", QUEUE_LABEL))
 """Where a PodGroup, or a pod without one, names its queue."""
 
 
-def changes_sentence(changes: Sequence[InputChange], snapshot: Snapshot, key: str) -> str:
+def describe_changes(changes: Sequence[InputChange], snapshot: Snapshot, key: str) -> str:
     """Describe changes of the input in words, such as `2 more nodes like n1`; return "" for no change."""
     texts = list(dict.fromkeys(_change_text(change, snapshot, key) for change in changes))
     return "; and ".join(text for text in texts if text)

@@ -14,7 +14,7 @@ from batchsched.api.gang import gang_identity, gang_key_of_pod
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.ports.external import Telemetry
-from batchsched.session.explanation.changed_input import apply_changes
+from batchsched.session.explanation.changed_input import snapshot_after_changes
 from batchsched.session.session import Session
 from batchsched.solver.relaxation.budget import ExplanationBudget
 
@@ -199,7 +199,7 @@ class PlacementVerifier:
         self.startable = self._places(snapshot_with_only_pods(decided.snapshot, self.members))
         """Whether the gang can start on the emptied cluster with unused queues."""
 
-    def is_gang_placed_after(self, changes: Sequence[InputChange]) -> bool:
+    def is_gang_placed_after_changes(self, changes: Sequence[InputChange]) -> bool:
         """Return whether the session places the gang after changes of its input, in competition with all other gangs.
 
         The names of added nodes come after those of the other nodes.
@@ -218,7 +218,7 @@ class PlacementVerifier:
         Raises:
           OutOfBudget: too little of the budget remains.
         """
-        return self.is_gang_placed_after(changes) and (
+        return self.is_gang_placed_after_changes(changes) and (
             not any(change.copy for change in changes) or self._is_placed(changes, FIRST_NAME_PREFIX)
         )
 
@@ -230,7 +230,7 @@ class PlacementVerifier:
 
     def _decide(self, changes: Sequence[InputChange], new_node_prefix: str) -> bool:
         try:
-            changed = apply_changes(self._decided.snapshot, changes, new_node_prefix)
+            changed = snapshot_after_changes(self._decided.snapshot, changes, new_node_prefix)
         except ValueError:  # the changed object would be invalid, such as a limit below the guarantee
             return False
         # What does not fit an empty cluster fits no fuller one, unless other pods may open nodes to the gang.

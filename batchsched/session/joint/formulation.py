@@ -485,7 +485,7 @@ class _Subgroups:
             group = gang.members.group
             if group is None or not group.spec.sub_groups:
                 continue
-            placed, tree = gang.members.count_placed_by_subgroup(), group.spec.subgroup_tree
+            placed, tree = gang.members.count_bound_pods_by_subgroup(), group.spec.subgroup_tree
             for index, (sub, choice) in enumerate(
                 zip(group.spec.sub_groups, inputs.levels.requested_levels_of_subgroups(group), strict=True)
             ):

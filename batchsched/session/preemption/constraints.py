@@ -45,7 +45,9 @@ class EvictionConstraints:
             if counts:
                 self._rows[number] = (max(0, budget.status.disruptions_allowed), counts)
 
-    def tighten(self, eligibility: EvictionRules, gang: PendingGang, units: Sequence[EvictionUnit]) -> None:
+    def tighten_limits_to_exclude_victims(
+        self, eligibility: EvictionRules, gang: PendingGang, units: Sequence[EvictionUnit]
+    ) -> None:
         """Lower the limits on evictions so that the solver does not choose the given forbidden victims again.
 
         Args:

@@ -443,7 +443,7 @@ class EvictionRules:
         """Return True unless the PodGroup, a pod or a PriorityClass of a gang has preemptionPolicy Never."""
         return preemption_policy_lets_gang_preempt(gang, self._never_preempting)
 
-    def may_reclaim(self, gang: PendingGang) -> bool:
+    def entitlement_class_allows_reclaim(self, gang: PendingGang) -> bool:
         """Return True if the entitlement class of a pending gang allows it to evict gangs of other queues."""
         return gang.entitled in RECLAIMING_CLASSES
 
@@ -462,7 +462,9 @@ class EvictionRules:
             return ""
         if gang.queue == candidate.queue:
             return PREEMPTED if candidate.priority < gang.priority else ""
-        if not self.may_reclaim(gang) or not self.has_run_for_reclaim_min_runtime(candidate):
+        if not self.entitlement_class_allows_reclaim(gang) or not self.has_run_for_reclaim_min_runtime(
+            candidate
+        ):
             return ""
         return (
             RECLAIMED if any(self._may_reclaim_unit(gang, unit) for unit in candidate.eviction_units) else ""

@@ -214,7 +214,7 @@ class VictimChooser:
         """Return the units that may be evicted for a gang: the surplus of each candidate before its minimum."""
         options = []
         own_queue = self._candidates.list_unprotected_candidates_in_queue(gang.queue)
-        other_queues = self._reclaimable if self._eligibility.may_reclaim(gang) else []
+        other_queues = self._reclaimable if self._eligibility.entitlement_class_allows_reclaim(gang) else []
         preference: ElasticPodChooser | None = None
         for candidate in sorted(
             {*own_queue, *other_queues}, key=lambda candidate: candidate.members.identity
@@ -316,7 +316,7 @@ class VictimChooser:
             units = [option.unit for option in chosen]
             # Nothing is removed yet. Moved gangs need no right of reclaim, since they keep their room.
             if not moving and not self._eligibility.may_evict_all(gang, units):
-                constraints.tighten(self._eligibility, gang, units)
+                constraints.tighten_limits_to_exclude_victims(self._eligibility, gang, units)
                 continue
             checkpoint = self._statement.checkpoint()
             placement = self._place_without(gang, formulation, answer, chosen)

@@ -82,7 +82,7 @@ def _plan_held_pods(tables: SessionTables, gang: PendingGang, held: HeldGang) ->
     return plans
 
 
-def select_gangs(run: SelectionRun, pending: OrderedGangs) -> None:
+def place_gangs_and_choose_victims(run: SelectionRun, pending: OrderedGangs) -> None:
     """Place pending gangs by the selection mode of the profile, and evict pods for gangs that were not placed.
 
     Args:

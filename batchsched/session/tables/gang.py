@@ -242,7 +242,7 @@ class GangState:
             and count.sub_placed.get(name, 0) >= count.sub_minimum.get(name, 0)
         )
 
-    def count_placed_by_subgroup(self) -> Mapping[str, int]:
+    def count_bound_pods_by_subgroup(self) -> Mapping[str, int]:
         """Return the number of bound pods in each subGroup, by the name of the subGroup in the pods' labels.
 
         Pods that are being deleted count, unless the gang has a subgroup tree or topology slices: there, a subGroup

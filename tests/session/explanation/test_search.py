@@ -44,7 +44,7 @@ def found(rule: Rule) -> tuple[dict[str, str | int], bool]:
     search = ChangeSearch(rule)
     search.search_for_smallest_set((), (LIMIT,), lambda changes: (NODES,))
     return {
-        change.set or change.copy: change.value or change.count for change in search.changes
+        change.set or change.copy: change.value or change.count for change in search.best_changes
     }, search.smallest
 
 

@@ -42,9 +42,9 @@ def test_work_of_the_solver_counts_against_the_budget():
     verifier = PlacementVerifier(
         decided, "team/large", budget, lambda *_: AssignmentDecision((), solver_work=1e6)
     )
-    assert not verifier.is_gang_placed_after(())
+    assert not verifier.is_gang_placed_after_changes(())
     with pytest.raises(OutOfBudget):
-        verifier.is_gang_placed_after(ONE_MORE_NODE)
+        verifier.is_gang_placed_after_changes(ONE_MORE_NODE)
 
 
 def test_work_of_a_decision_grows_with_nodes_gangs_and_pods():
@@ -100,7 +100,7 @@ def test_added_nodes_are_enough_whether_their_names_come_first_or_last():
 
     decided = DecidedInput(snapshot, profile(), NOW, 0, schedule(snapshot))
     verifier = PlacementVerifier(decided, "team/large", ExplanationBudget(1e9), decide_by_names)
-    assert verifier.is_gang_placed_after(ONE_MORE_NODE)
+    assert verifier.is_gang_placed_after_changes(ONE_MORE_NODE)
     assert not verifier.is_placed_regardless_of_new_node_names(ONE_MORE_NODE)
     refusal = RefusalVerifier(decided, decide_by_names).explain_refusal(
         decided.decision.refusals[0], ExplanationBudget(1e9)
