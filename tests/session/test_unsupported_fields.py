@@ -1,10 +1,13 @@
 """A gang that asks for something that batchsched does not support is refused, and the refusal names the field."""
 
 import json
+import time
 from typing import Any
 
+import msgspec
 import pytest
 
+from batchsched.api.external.conversion import EXTERNAL_KINDS
 from batchsched.config.schema import Profile
 from batchsched.manifests.reader import read_manifests
 from batchsched.session.session import decide
@@ -155,6 +158,20 @@ def test_gang_with_an_unsupported_field_in_its_pod_group_is_refused(tmp_path, gr
 )
 def test_preferences_and_constraints_that_are_kept_do_not_refuse_a_gang(tmp_path, group, joined):
     assert placed(decide_manifests(tmp_path, group, pod(**joined))) == {"bert-0": "n0"}
+
+
+def test_conversion_of_a_deep_kai_pod_group_takes_no_time_that_other_gangs_need():
+    chain = [{"name": "c0"}, *({"name": f"c{n}", "parent": f"c{n - 1}"} for n in range(1, 600))]
+    leaves = [{"name": f"l{n}", "parent": "c599"} for n in range(600)]
+    cycle = [{"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}, {"name": "leaf", "parent": "a"}]
+    kind = next(kind for kind in EXTERNAL_KINDS if kind.api_version == KAI)
+    started = time.process_time()
+    for sub_groups in ([*chain, *leaves], [*leaves, *chain], [*cycle, *chain, *leaves]):
+        converted = json.dumps(pod_group(KAI, minSubGroup=1, subGroups=sub_groups)).encode()
+        source = msgspec.json.decode(converted, type=kind.type)
+        assert (source.describe_unsupported_field() == "") == (sub_groups[0] != cycle[0])
+        source.to_batchsched_spec_fields()
+    assert time.process_time() - started < 1
 
 
 KUEUE = "kueue.x-k8s.io/podset-required-topology"

@@ -63,8 +63,9 @@ class KaiPodGroup(ExternalPodGroup, frozen=True, gc=False):
         Only subgroups without children have pods. The others are kept if one of them states a constraint or a minimum.
         """
         spec = self.spec
-        least = self._stated_minimum(spec.min_sub_group, "")
-        parts = self._tree() if self._has_constrained_parents() else self._leaves()
+        children = self._count_children()
+        least = _stated_minimum(spec.min_sub_group, children[""])
+        parts = self._tree(children) if self._has_constrained_parents(children) else self._leaves(children)
         return {
             # Without all subgroups, the minimum number of pods follows from the tree.
             **(
@@ -79,30 +80,6 @@ class KaiPodGroup(ExternalPodGroup, frozen=True, gc=False):
             "topology": _kai_topology(spec.topology_constraint, {"name": "default"}),
         }
 
-    @property
-    def _children(self) -> Counter[str]:
-        """The number of subgroups below each subgroup, and below the PodGroup itself, which is ""."""
-        return Counter(sub_group.parent or "" for sub_group in self.spec.sub_groups or ())
-
-    def _stated_minimum(self, min_sub_group: int | None, name: str) -> int | None:
-        """Return a minimum number of subgroups if it is less than all that `name` contains; else None."""
-        return min_sub_group if min_sub_group is not None and min_sub_group < self._children[name] else None
-
-    def _has_constrained_parents(self) -> bool:
-        """Return whether a subgroup that contains others states a minimum or a topology."""
-        children = self._children
-        return any(
-            sub_group.name in children
-            and (
-                self._stated_minimum(sub_group.min_sub_group, sub_group.name) is not None
-                or _kai_topology(sub_group.topology_constraint, {}) is not None
-            )
-            for sub_group in self.spec.sub_groups or ()
-        ) or (
-            self._stated_minimum(self.spec.min_sub_group, "") is not None
-            and children[""] < sum(children.values())
-        )
-
     @override
     def describe_unsupported_field(self) -> str:
         """Return a sentence about a subgroup that has a larger minMember than its leaf subgroups together.
@@ -110,14 +87,52 @@ class KaiPodGroup(ExternalPodGroup, frozen=True, gc=False):
         The leaf subgroups are those below the subgroup that contain no others. The result is "" if there is no such
         subgroup.
         """
-        sub_groups = {sub_group.name: sub_group for sub_group in self.spec.sub_groups or ()}
+        children, ensured = self._count_children(), self._pods_below()
         for index, sub_group in enumerate(self.spec.sub_groups or ()):
-            if sub_group.name in self._children and sub_group.min_member > _pods_below(sub_group, sub_groups):
+            if sub_group.name in children and sub_group.min_member > ensured[sub_group.name]:
                 return f"spec.subGroups[{index}].minMember: exceeds what the subgroups below ensure; lower it"
         return ""
 
-    def _leaves(self) -> list[Spec]:
-        parents = self._children
+    def _count_children(self) -> Counter[str]:
+        """Return the number of subgroups below each subgroup, and below the PodGroup itself, which is ""."""
+        return Counter(sub_group.parent or "" for sub_group in self.spec.sub_groups or ())
+
+    def _pods_below(self) -> Counter[str]:
+        """Return for each subgroup with children the sum of the minimums of the leaf subgroups below it.
+
+        Each sum is passed to the parent once, when the sums of all its children are known, so that a deep tree of a
+        user cannot stop the scheduler. In a cycle, which KAI-Scheduler refuses, this never is so: its sums are too low.
+        """
+        parents = {sub_group.name: sub_group.parent or "" for sub_group in self.spec.sub_groups or ()}
+        missing = Counter(parents.values())
+        pods = Counter(
+            {sub.name: sub.min_member for sub in self.spec.sub_groups or () if sub.name not in missing}
+        )
+        complete = list(pods)
+        while complete:
+            name = complete.pop()
+            parent = parents.get(name, "")
+            pods[parent] += pods[name]
+            missing[parent] -= 1
+            if not missing[parent] and parent:
+                complete.append(parent)
+        return pods
+
+    def _has_constrained_parents(self, children: Counter[str]) -> bool:
+        """Return whether a subgroup that contains others states a minimum or a topology."""
+        return any(
+            sub_group.name in children
+            and (
+                _stated_minimum(sub_group.min_sub_group, children[sub_group.name]) is not None
+                or _kai_topology(sub_group.topology_constraint, {}) is not None
+            )
+            for sub_group in self.spec.sub_groups or ()
+        ) or (
+            _stated_minimum(self.spec.min_sub_group, children[""]) is not None
+            and children[""] < sum(children.values())
+        )
+
+    def _leaves(self, children: Counter[str]) -> list[Spec]:
         return [
             without_none(
                 name=sub_group.name,
@@ -125,36 +140,25 @@ class KaiPodGroup(ExternalPodGroup, frozen=True, gc=False):
                 topology=_kai_topology(sub_group.topology_constraint, {}),
             )
             for sub_group in self.spec.sub_groups or ()
-            if sub_group.name not in parents
+            if sub_group.name not in children
         ]
 
-    def _tree(self) -> list[Spec]:
-        parents = self._children
+    def _tree(self, children: Counter[str]) -> list[Spec]:
         return [
             without_none(
                 name=sub_group.name,
                 parent=sub_group.parent or None,
-                minMember=None if sub_group.name in parents else sub_group.min_member,
-                minSubGroups=self._stated_minimum(sub_group.min_sub_group, sub_group.name),
+                minMember=None if sub_group.name in children else sub_group.min_member,
+                minSubGroups=_stated_minimum(sub_group.min_sub_group, children[sub_group.name]),
                 topology=_kai_topology(sub_group.topology_constraint, {}),
             )
             for sub_group in self.spec.sub_groups or ()
         ]
 
 
-def _pods_below(outer: KaiSubGroup, sub_groups: Mapping[str, KaiSubGroup]) -> int:
-    """Return the sum of the minimums of the subgroups without children that are below a subgroup."""
-    parents = {sub_group.parent for sub_group in sub_groups.values()}
-    total = 0
-    for sub_group in sub_groups.values():
-        if sub_group.name in parents:
-            continue
-        name, seen = sub_group.parent, {sub_group.name}
-        while name is not None and name not in seen and name != outer.name:
-            seen.add(name)
-            name = sub_groups[name].parent if name in sub_groups else None
-        total += sub_group.min_member if name == outer.name else 0
-    return total
+def _stated_minimum(min_sub_group: int | None, children: int) -> int | None:
+    """Return a minimum number of subgroups if it is less than all `children`; else None."""
+    return min_sub_group if min_sub_group is not None and min_sub_group < children else None
 
 
 def _kai_topology(constraint: KaiTopologyConstraint | None, unnamed: Mapping[str, str]) -> Spec | None:
