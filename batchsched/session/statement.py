@@ -64,8 +64,9 @@ class GangPlacement:
 
     Args:
       gang: the gang.
-      placed: pods with a node, in the order of Reserve; empty if the gang was refused.
-      refusal: Success, or the status that rolled the gang back.
+      placed: pods with a node, in the order of Reserve; empty exactly if the gang was rolled back.
+      refusal: the last status that refused a pod, also if the gang is kept without that pod. Success if no pod was
+        refused, also if the gang was rolled back because fewer pods than its minimum were proposed.
       final: True if Reserve or Permit refused a pod, or a plugin failed: no other placement helps in this session.
       failure: True if a plugin failed.
       held_by: the plugin that makes the gang wait at Permit; "" if it may be bound.
@@ -181,7 +182,7 @@ class Statement:
     ) -> GangPlacement:
         """Try to place one gang on its proposed nodes; return the result with its placed pods or its refusal.
 
-        If too few of its pods can be placed, the gang is rolled back.
+        If too few of its pods can be placed, the gang is rolled back: `placed` of the result is empty.
 
         A gang over which a plugin failed is refused for the rest of the session: a plugin that hung is left out from
         then on, so the same placement would pass without it.

@@ -390,6 +390,15 @@ def test_gang_that_is_allowed_after_its_deadline_is_assigned():
     assert placed(decision) == {"bert-0": "n0"}
 
 
+def test_held_gang_keeps_the_places_of_its_minimum_if_a_surplus_pod_is_refused():
+    snapshot = held_on(
+        cluster(nodes(1, gpu=2), gang("bert", 3, 2)), "bert", *((f"bert-{at}", "n0") for at in range(3))
+    )
+    decision, _ = decide_with(Recorder(), snapshot)
+    assert placed(decision) == {"bert-0": "n0", "bert-1": "n0"}
+    assert decision.refusals == ()
+
+
 def test_held_gangs_count_against_their_queues():
     snapshot = cluster(
         nodes(4, gpu=1),

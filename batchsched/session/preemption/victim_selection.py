@@ -206,9 +206,9 @@ class VictimChooser:
             self._tables, gang.members.queue_and_user, gang.needs, int(gang.has_no_bound_pod)
         ):
             return None
-        # A refused gang leaves nothing on the table: `place_gang` rolls it back.
+        # A gang without placed pods leaves nothing on the table: `place_gang` rolled it back.
         placement = self._statement.place_gang(gang, plans)
-        return placement if placement.refusal.ok else None
+        return placement if placement.placed else None
 
     def _options(self, gang: PendingGang) -> list[EvictionOption]:
         """Return the units that may be evicted for a gang: the surplus of each candidate before its minimum."""
@@ -415,7 +415,7 @@ class VictimChooser:
             for pod, node in option.unit.pods:
                 self._remove(pod, node)
         placement = self._statement.place_gang(gang, _planned(formulation, answer))
-        if placement.refusal.ok and placement.placed:
+        if placement.placed:
             return placement
         # The masks of `formulation` were computed with the victims on their nodes. Without them, rules between pods
         # (anti-affinity, spreading, ports) may allow another placement, so the gang is formulated again.
@@ -428,7 +428,7 @@ class VictimChooser:
         ).solve_and_place(self._statement)
         if outcome.placements:
             return outcome.placements[0]
-        # Neither attempt left pods of the gang on the table: a refused gang is rolled back by the statement.
+        # Neither attempt left pods of the gang on the table: the statement rolled it back both times.
         self._restore_units(option.unit for option in chosen)
         return None
 
@@ -467,8 +467,8 @@ class VictimChooser:
                 self.evictions.append(build_eviction(pod, unit.members, gang, option.reason))
                 # The snapshot's budgets do not know this eviction; without this, two gangs could use one allowance.
                 self._budgets = tuple(budget.with_eviction_counted(pod) for budget in self._budgets)
-        requests = [self._tables.request_vector(placed.pod) for placed in placement.placed]
-        self._eligibility.add_usage(gang.queue, np.sum(requests, axis=0))
+        resources = len(self._tables.node_table.resources)
+        self._eligibility.add_usage(gang.queue, placement.total_requests(resources))
         self.nominated += [(placed.pod, placed.node) for placed in placement.placed]
         self.evicted_pods[gang.key] = sum(len(option.unit.pods) for option in chosen)
 

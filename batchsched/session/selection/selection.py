@@ -34,7 +34,7 @@ def call_permit_again_for_waiting_gangs(run: SelectionRun, held: Sequence[HeldGa
         if placement is None:
             continue
         identities.add(placement.gang.members.identity)
-        if placement.refusal.ok:
+        if placement.placed:
             run.builder.placements.append(placement)
         else:
             timed_out = run.now >= held_gang.until

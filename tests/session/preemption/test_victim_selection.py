@@ -28,7 +28,20 @@ from tests.session.preemption.running import (
     started_now,
     wanting,
 )
-from tests.session.scenario import NOW, cluster, node, nodes, placed, pod, profile, queue, schedule, topology
+from tests.session.scenario import (
+    NOW,
+    cluster,
+    gang,
+    group,
+    node,
+    nodes,
+    placed,
+    pod,
+    profile,
+    queue,
+    schedule,
+    topology,
+)
 
 WHOLE: dict[str, Any] = {"requests": {"gpu": 8}}
 
@@ -264,6 +277,39 @@ def test_nominated_capacity_is_kept_for_a_resting_preemptor():
     second = schedule(resting)
     assert placed(second) == {}
     assert kept(second) == kept(first)
+
+
+def with_leaving_pod(capacity: int, waiting: Snapshot, nominees: int, **more: Any) -> Snapshot:
+    """One node that a leaving pod fills, and a gang with its first pods nominated for this node."""
+    leaving = at_work(pod("old", gpu=capacity), "n0")
+    stamp = msgspec.structs.replace(leaving.metadata, deletion_timestamp=format_timestamp(NOW + 30))
+    leaving = msgspec.structs.replace(leaving, metadata=stamp)
+    nominated = tuple(
+        msgspec.structs.replace(one, status=msgspec.structs.replace(one.status, nominated_node_name="n0"))
+        for one in waiting.pods[:nominees]
+    )
+    waiting = replace(waiting, pods=nominated + waiting.pods[nominees:])
+    return cluster(nodes(1, gpu=capacity), waiting, pods=(leaving,), **more)
+
+
+DIVIDED = (queue("default", weight=1), queue("other", weight=1))
+
+
+@pytest.mark.parametrize("queues", [(), DIVIDED])
+def test_gang_with_nominated_pods_of_one_subgroup_only_is_nominated_with_all_pods_that_it_needs(queues):
+    subgroups = [{"name": "a", "minMember": 1}, {"name": "b", "minMember": 1}]
+    pods = tuple(pod(f"a-{at}", group="g", sub="a", gpu=1) for at in range(3))
+    pods += (pod("b-0", group="g", sub="b", gpu=1),)
+    waiting = Snapshot(pods=pods, pod_groups=(group("g", 2, subGroups=subgroups),))
+    decision = schedule(with_leaving_pod(4, waiting, 3, queues=queues))
+    assert kept(decision).keys() == {"a-0", "b-0"}
+
+
+@pytest.mark.parametrize("queues", [(), DIVIDED])
+def test_gang_keeps_the_nominations_that_fit_if_they_meet_its_minimum(queues):
+    decision = schedule(with_leaving_pod(2, gang("g", 3, 2), 3, queues=queues))
+    assert kept(decision).keys() == {"g-0", "g-1"}
+    assert "its places are kept by nomination" in decision.refusals[0].message
 
 
 def test_gang_of_higher_priority_takes_capacity_nominated_for_a_lower_one():
