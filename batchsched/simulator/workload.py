@@ -214,8 +214,26 @@ def workload_of_snapshot(snapshot: Snapshot, start: float, runtime: int, name: s
     ]
     arrivals += [_present_gang(None, [pod], begin, runtime) for pod in alone]
     arrivals.sort(key=lambda arrival: arrival.time)
-    cluster = replace(snapshot, pods=tuple(lasting), pod_groups=(), held=(), reservations=())
-    return Workload(name, cluster, tuple(arrivals))
+    return Workload(name, _cluster_without_gangs(snapshot, lasting), tuple(arrivals))
+
+
+def _cluster_without_gangs(snapshot: Snapshot, lasting: Sequence[Pod]) -> Snapshot:
+    """Return a cluster with the given pods and no gangs.
+
+    What earlier sessions decided about gangs is left out, except the devices that they reserved for bound pods: the
+    claims of these pods do not show the devices yet.
+    """
+    bound = {pod.key for pod in snapshot.pods if pod.node}
+    return replace(
+        snapshot,
+        pods=tuple(lasting),
+        pod_groups=(),
+        held=(),
+        resting=(),
+        reservations=(),
+        refused_evictions=(),
+        pod_devices=tuple(reserved for reserved in snapshot.pod_devices if reserved.pod in bound),
+    )
 
 
 def _present_gang(group: PodGroup | None, pods: list[Pod], begin: int, runtime: int) -> GangArrival:

@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from batchsched.api.core.device import AllocationResult
 from batchsched.api.core.metadata import ObjectMeta, format_timestamp
 from batchsched.api.core.pod import Pod, PodSpec, PodStatus
+from batchsched.api.pod_devices import PodDevices, ReservedClaimDevices, ReservedPodDevices
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput
@@ -91,6 +93,30 @@ def test_a_single_pod_is_a_gang_of_one():
     made = workload_of_snapshot(snapshot(pods=(alone,)), 0.0, 30, "given")
     result = simulate(made, PROFILE, RunSettings("fcfs"))
     assert [(one.key, one.started, one.ended) for one in result.gangs] == [("default/one", 7, 37)]
+
+
+def reserved(one):
+    """The devices that a session reserved for the first pod of a gang."""
+    allocation = ReservedClaimDevices("default/claim", AllocationResult())
+    return ReservedPodDevices(one.pods[0].key, PodDevices((allocation,), ("default/claim",)))
+
+
+def test_gangs_that_rested_in_a_recorded_session_run_in_its_simulation():
+    recorded = replace(snapshot(gang("a", 2, 50)), resting=("default/a",))
+    result = simulate(workload_of_snapshot(recorded, 1000.0, 99, "given"), PROFILE, RunSettings("fcfs"))
+    assert [(one.started, one.ended) for one in result.gangs] == [(1000, 1050)]
+
+
+def test_refused_evictions_of_a_recorded_session_protect_no_pod_in_its_simulation():
+    first = running(gang("a", 1, 50), 980, ("node-0",))
+    recorded = replace(snapshot(first), refused_evictions=(first.pods[0].key,))
+    assert workload_of_snapshot(recorded, 1000.0, 99, "given").cluster.refused_evictions == ()
+
+
+def test_of_the_devices_that_a_recorded_session_reserved_only_those_of_bound_pods_stay_in_use():
+    bound, waiting = running(gang("a", 1, 50), 980, ("node-0",)), gang("b", 1, 50)
+    recorded = replace(snapshot(bound, waiting), pod_devices=(reserved(bound), reserved(waiting)))
+    assert workload_of_snapshot(recorded, 1000.0, 99, "given").cluster.pod_devices == (reserved(bound),)
 
 
 NODES = create_nodes(20, {"cpu": "1"})
