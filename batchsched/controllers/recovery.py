@@ -28,9 +28,10 @@ from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.core.pod import POD_GROUP_LABEL, Pod, extended_resource_claim_name
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.decision import Decision
+from batchsched.api.external.conversion import with_gang_labels
 from batchsched.api.external.kubernetes import COMPOSITE_CONDITION, UPSTREAM_CONDITIONS
 from batchsched.api.external.pod_group import external_api_version_and_uid, is_converted_from_external
-from batchsched.api.gang import identities_of_gang_key, is_single_pod
+from batchsched.api.gang import gang_identity, identities_of_gang_key, is_single_pod
 from batchsched.controllers.evictor import Evicted, do_nothing_on_eviction
 from batchsched.errors import ApiError, BatchschedError
 from batchsched.kube.claim_writer import ResourceClaimWriter
@@ -265,7 +266,7 @@ class StaleGangController:
         gang = self._cache.gangs.get(identity)
         group = gang.group if gang is not None else None
         try:
-            pods = await self._pods(identity)
+            pods = await self._pods(identity, group)
             placed = [pod for pod in pods if pod.node and not pod.terminating]
             # Finished pods count here: a gang that had its minimum once is not rolled back.
             if group is None or not placed or not count_missing_pods(group, placed):
@@ -285,13 +286,19 @@ class StaleGangController:
             # The next turns try again.
             _LOG.warning("%s is not rolled back yet: %s", identity, error)
 
-    async def _pods(self, identity: str) -> tuple[Pod, ...]:
-        """Read the pods of a gang from the API server, finished pods included."""
+    async def _pods(self, identity: str, group: PodGroup | None) -> tuple[Pod, ...]:
+        """Read the bound pods of a gang from the API server, finished pods included."""
         namespace, _, name = identity.partition("/")
-        query = {"labelSelector": f"{POD_GROUP_LABEL}={name}"}
+        query = {"fieldSelector": "spec.nodeName!="}
+        # Pods may name an external PodGroup without the label, so all bound pods of its namespace are read.
+        if group is None or not is_converted_from_external(group):
+            query["labelSelector"] = f"{POD_GROUP_LABEL}={name}"
         raw = await self._connection.request("GET", POD_RESOURCE.path(namespace), query=query)
         listed = msgspec.json.decode(raw, type=_Pods).items
-        return tuple(pod for pod in listed if pod.spec.scheduler_name in self._cache.scheduler_names)
+        own = (pod for pod in listed if pod.spec.scheduler_name in self._cache.scheduler_names)
+        # As in the cluster state: the names in external references become labels.
+        labelled = (with_gang_labels(self._cache.group_trees.with_gang_labels(pod)) for pod in own)
+        return tuple(pod for pod in labelled if gang_identity(pod) == identity)
 
     async def _evict(self, pod: Pod, message: str) -> None:
         await self._writer.evict(pod)

@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from batchsched.api.core.cluster_objects import Namespace, PriorityClass
-from batchsched.api.core.metadata import ObjectMeta
+from batchsched.api.core.metadata import LONGEST_LABEL, ObjectMeta, is_label_value
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Amounts, Container, PodSpec, ResourceRequirements, Toleration
 from batchsched.api.core.quantity import parse_amount, parse_quantity
@@ -25,9 +25,7 @@ from batchsched.errors import InvalidInput
 
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_QUALIFIED_NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _LONGEST_SUBDOMAIN: Final = 253
-_LONGEST_LABEL: Final = 63
 _STANDARD_RESOURCES: Final = ("cpu", "memory", "ephemeral-storage")
 _HUGE_PAGES: Final = "hugepages-"
 _LARGEST_USER_PRIORITY: Final = 1_000_000_000
@@ -60,7 +58,7 @@ def _check_metadata(metadata: ObjectMeta | CustomMeta, *, kind: type) -> None:
     name, longest = metadata.name, _LONGEST_SUBDOMAIN
     is_valid = _SUBDOMAIN.fullmatch(name) is not None
     if kind is Namespace:
-        is_valid, longest = _is_dns_label(name), _LONGEST_LABEL
+        is_valid, longest = _is_dns_label(name), LONGEST_LABEL
     if not is_valid or len(name) > longest:
         raise InvalidInput(
             f"{_shown(name)} is no name; expected at most {longest} lower-case letters, digits, '-' and '.', with a "
@@ -69,7 +67,7 @@ def _check_metadata(metadata: ObjectMeta | CustomMeta, *, kind: type) -> None:
         )
     if metadata.namespace and not _is_dns_label(metadata.namespace):
         raise InvalidInput(
-            f"{_shown(metadata.namespace)} is no name of a namespace; expected at most {_LONGEST_LABEL} lower-case "
+            f"{_shown(metadata.namespace)} is no name of a namespace; expected at most {LONGEST_LABEL} lower-case "
             "letters, digits and '-'",
             field="metadata.namespace",
         )
@@ -138,7 +136,7 @@ def _check_containers(containers: Iterable[Container], field: str) -> None:
         place = f"{field}[{index}]"
         if container.name and not _is_dns_label(container.name):
             raise InvalidInput(
-                f"{_shown(container.name)} is no name of a container; expected at most {_LONGEST_LABEL} lower-case "
+                f"{_shown(container.name)} is no name of a container; expected at most {LONGEST_LABEL} lower-case "
                 "letters, digits and '-'",
                 field=f"{place}.name",
             )
@@ -222,16 +220,16 @@ def _check_spread_constraints(spec: PodSpec) -> None:
 def _check_key(key: str, field: str) -> None:
     if not _is_qualified_name(key):
         raise InvalidInput(
-            f"{_shown(key)} is no key; expected a name of at most {_LONGEST_LABEL} letters, digits, '-', '_' and '.', "
+            f"{_shown(key)} is no key; expected a name of at most {LONGEST_LABEL} letters, digits, '-', '_' and '.', "
             "after an optional domain and '/'",
             field=field,
         )
 
 
 def _check_label_value(value: str, field: str) -> None:
-    if not _is_label_value(value):
+    if not is_label_value(value):
         raise InvalidInput(
-            f"{_shown(value)} is no value of a label; expected at most {_LONGEST_LABEL} letters, digits, '-', '_' and "
+            f"{_shown(value)} is no value of a label; expected at most {LONGEST_LABEL} letters, digits, '-', '_' and "
             "'.', with a letter or digit at the beginning and at the end",
             field=field,
         )
@@ -242,17 +240,12 @@ def _is_qualified_name(key: str) -> bool:
     domain, slash, name = key.rpartition("/")
     if slash and (not _SUBDOMAIN.fullmatch(domain) or len(domain) > _LONGEST_SUBDOMAIN):
         return False
-    return len(name) <= _LONGEST_LABEL and _QUALIFIED_NAME.fullmatch(name) is not None
-
-
-@lru_cache(maxsize=65536)
-def _is_label_value(value: str) -> bool:
-    return not value or (len(value) <= _LONGEST_LABEL and _QUALIFIED_NAME.fullmatch(value) is not None)
+    return bool(name) and is_label_value(name)
 
 
 @lru_cache(maxsize=4096)
 def _is_dns_label(text: str) -> bool:
-    return len(text) <= _LONGEST_LABEL and _DNS_LABEL.fullmatch(text) is not None
+    return len(text) <= LONGEST_LABEL and _DNS_LABEL.fullmatch(text) is not None
 
 
 def _shown(text: str) -> str:

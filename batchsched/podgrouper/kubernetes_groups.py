@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from batchsched.api.core.pod import Pod
 from batchsched.api.crd.podgroup import PodGroup
-from batchsched.api.external.conversion import scheduling_group_key, with_gang_labels_of_tree
+from batchsched.api.external.conversion import scheduling_group_key
 from batchsched.api.external.group_tree import TreeGroup
 from batchsched.podgrouper.pod_group_index import EXTERNAL, PodGroupIndex
 from batchsched.state.group_trees import GroupTrees, TreeChangeEffects
@@ -93,11 +93,7 @@ class TreeLabelingPodStore:
                 self._pods.pop(key, None)
 
     def _labelled(self, pod: Pod) -> Pod:
-        key = scheduling_group_key(pod)
-        place = (
-            self._trees.gang_and_subgroup_of(key) if key and pod.spec.scheduler_name in self._names else None
-        )
-        return with_gang_labels_of_tree(pod, {key: place}) if place is not None else pod
+        return self._trees.with_gang_labels(pod) if pod.spec.scheduler_name in self._names else pod
 
 
 class KubernetesGroupStore:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar
 
 from batchsched.api.core.device import ResourceClaim
-from batchsched.api.core.metadata import ObjectMeta
+from batchsched.api.core.metadata import ObjectMeta, is_label_value
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import POD_GROUP_LABEL, SUB_GROUP_LABEL, Pod
 from batchsched.api.crd.podgroup import PodGroup
@@ -98,7 +98,8 @@ class Binding:
     Args:
       namespace, pod, uid: the pod; uid is "" if unknown.
       node: name of the node.
-      labels: labels of the pod's gang. An API server of version 1.35 or later writes them to the pod with the node.
+      labels: labels of the pod's gang, if all of them are valid label values. An API server of version 1.35 or later
+        writes them to the pod with the node.
     """
 
     namespace: str
@@ -109,8 +110,15 @@ class Binding:
 
     @classmethod
     def from_pod_and_node(cls, pod: Pod, node: str) -> "Binding":
-        """Return the `Binding` of a pod to a node, with the gang labels of the pod."""
+        """Return the `Binding` of a pod to a node, with the gang labels of the pod.
+
+        The names in external references may be invalid values of labels. The API server would write them unchecked, and
+        then refuse each later update of the pod. Such a pod gets neither label: with one of them only, the names in its
+        external reference would no longer be read.
+        """
         labels = tuple((key, pod.labels[key]) for key in _GANG_LABELS if key in pod.labels)
+        if not all(is_label_value(name) for _, name in labels):
+            labels = ()
         return cls(pod.namespace, pod.name, pod.metadata.uid, node, labels)
 
     @property

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
+from batchsched.api.core.pod import Pod
 from batchsched.api.crd.podgroup import PodGroup
+from batchsched.api.external.conversion import scheduling_group_key, with_gang_labels_of_tree
 from batchsched.api.external.group_tree import (
     InvalidTreeField,
     TreeGroup,
@@ -74,6 +76,15 @@ class GroupTrees:
         if group is None:
             return None
         return self._roots[False, pod_group].rpartition("/")[2], group.subgroup
+
+    def with_gang_labels(self, pod: Pod) -> Pod:
+        """Return a pod with the labels of its gang and subgroup if its PodGroup is in a tree; otherwise the pod itself.
+
+        Call this method only for pods of a batchsched profile.
+        """
+        key = scheduling_group_key(pod)
+        place = self.gang_and_subgroup_of(key) if key else None
+        return with_gang_labels_of_tree(pod, {key: place}) if place is not None else pod
 
     def groups_of_tree(self, root: str) -> tuple[TreeGroup, ...]:
         """Return all PodGroups and CompositePodGroups of a tree, its root first; () if there is no such tree."""

@@ -3,6 +3,13 @@
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+import pytest
+
+from batchsched.api.core.metadata import ObjectMeta
+from batchsched.api.core.pod import POD_GROUP_LABEL, SUB_GROUP_LABEL
+from batchsched.api.external.conversion import convert_external_pod_group
+from batchsched.api.external.volcano import VOLCANO_ANNOTATIONS, VOLCANO_TASK, VolcanoPodGroup, VolcanoSpec
 from batchsched.api.snapshot import Snapshot
 from batchsched.errors import ApiError
 from tests.runner.test_profile_scheduler import FAULT
@@ -182,3 +189,38 @@ async def test_recovery_continues_after_the_change_log_overflows():
     assert len(town.bound) == 3
     await town.turns(10)
     assert town.server.evicted == []
+
+
+def volcano_gang(name: str, count: int, task: str) -> Snapshot:
+    """A gang of Volcano; its pods name the PodGroup and the task in annotations only."""
+    found = VolcanoPodGroup(
+        metadata=ObjectMeta(name=name, namespace="team"),
+        spec=VolcanoSpec(min_member=count, min_task_member={task: count}),
+    )
+    marks = {VOLCANO_ANNOTATIONS[0]: name, VOLCANO_TASK: task}
+    pods = [pod(f"bert-{at}", gpu=1) for at in range(count)]
+    annotated = (
+        msgspec.structs.replace(one, metadata=msgspec.structs.replace(one.metadata, annotations=marks))
+        for one in pods
+    )
+    return Snapshot(pods=tuple(annotated), pod_groups=(convert_external_pod_group(found),))
+
+
+@pytest.mark.parametrize(
+    "name, task, has_labels",
+    [
+        ("bert", "worker", True),
+        ("bert-2f0c8a51-9d3e-4b6f-8a17-3c5d7e9f1b2a-and-one-more-long-suffix", "worker", False),
+        ("bert", "first trainer", False),
+    ],
+    ids=["labels of the binding", "PodGroup name too long for a label", "subgroup name with a blank"],
+)
+async def test_partially_bound_gang_of_volcano_is_rolled_back_whatever_its_name(name, task, has_labels):
+    town = Town(cluster(nodes(3, gpu=1), volcano_gang(name, 3, task), alone(1)))
+    town.fail("bert-1", FAULT)
+    await town.turns(3)
+    assert set(town.bound) == {"bert-0", "bert-2", "solo-0"}
+    labels = {POD_GROUP_LABEL: name, SUB_GROUP_LABEL: task} if has_labels else {}
+    assert town.server.pods["team/bert-0"].labels == labels
+    await town.turns(62, 10)
+    assert sorted(town.server.evicted) == ["team/bert-0", "team/bert-2"]

@@ -5,6 +5,8 @@ import asyncio
 import msgspec
 import pytest
 
+from batchsched.api.core.pod import POD_GROUP_LABEL, SUB_GROUP_LABEL
+from batchsched.api.external.conversion import with_labels
 from batchsched.config.schema import Profile
 from batchsched.errors import PluginError
 from batchsched.framework.runtime.binding_cycle import BindingCycle, run_binding_cycle
@@ -30,6 +32,22 @@ def test_a_pod_is_bound_to_its_node():
     binder = Written()
     assert asyncio.run(run_binding_cycle(Pipeline([DefaultBinder()]), known(), "a", cycle(binder))) == SUCCESS
     assert binder.writes == [Binding("default", "x", "u1", "a")]
+
+
+@pytest.mark.parametrize(
+    "labels, written",
+    [
+        ({POD_GROUP_LABEL: "x" * 63, SUB_GROUP_LABEL: "w.0"}, True),
+        ({POD_GROUP_LABEL: "x" * 64}, False),
+        ({POD_GROUP_LABEL: "x" * 64, SUB_GROUP_LABEL: "w.0"}, False),
+        ({POD_GROUP_LABEL: "bert", SUB_GROUP_LABEL: "two words"}, False),
+    ],
+    ids=["valid", "long", "long with a subgroup", "not the characters of a label"],
+)
+def test_binding_has_the_labels_of_the_gang_if_all_are_valid_label_values(labels, written):
+    # The API server writes labels of a binding unchecked, and would then refuse each later update of the pod.
+    found = with_labels(pod("x"), labels)
+    assert Binding.from_pod_and_node(found, "a").labels == (tuple(labels.items()) if written else ())
 
 
 def test_a_failed_write_is_an_error_with_the_name_of_the_plugin():

@@ -17,6 +17,7 @@ from batchsched.api.core.device import (
 from batchsched.api.core.pod import SCHEDULER_NAME, Pod
 from batchsched.api.core.volume import ObjectReference, PersistentVolumeClaim
 from batchsched.api.decision import Decision
+from batchsched.api.external.conversion import with_gang_labels, with_labels
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.controllers.evictor import Evictor
@@ -137,9 +138,8 @@ class Server:
             raise BindFailed(f"binding {key}: another pod has its name")
         if pod.node and pod.node != binding.node:
             raise BindFailed(f"binding {key}: it is bound to {pod.node} already")
-        self.keep(
-            msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=binding.node))
-        )
+        bound = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=binding.node))
+        self.keep(with_labels(bound, dict(binding.labels)) if binding.labels else bound)
 
     async def bind_volume(self, binding: PersistentVolumeBinding) -> None:
         """Bind the volume and its claim as the API server shows them at once."""
@@ -253,8 +253,8 @@ class Server:
         assert method == "GET"
         if query is None:
             return msgspec.json.encode(self.read(path.removeprefix("/api/v1/namespaces/")))
-        name = query["labelSelector"].partition("=")[2]
-        found = [pod for pod in self.pods.values() if name in pod.labels.values()]
+        key, _, name = query.get("labelSelector", "").partition("=")
+        found = [pod for pod in self.pods.values() if not key or pod.labels.get(key) == name]
         return msgspec.json.encode({"items": found})
 
     def read(self, path: str) -> Pod:
@@ -348,13 +348,13 @@ class Town:
         return msgspec.json.encode(self.server.read(pod))
 
     def seen(self, raw: bytes) -> None:
-        self.cache.put(msgspec.json.decode(raw, type=Pod))
+        self.cache.put(with_gang_labels(msgspec.json.decode(raw, type=Pod)))
 
     # What happens
 
     def make(self, pods: Iterable[Pod]) -> None:
         for pod in pods:
-            self.cache.put(self.server.keep(pod))
+            self.cache.put(with_gang_labels(self.server.keep(pod)))
 
     def delete(self, name: str) -> None:
         self.cache.remove(self.server.pods.pop(f"team/{name}"))
@@ -376,7 +376,7 @@ class Town:
     def watch(self) -> None:
         """Let the cache see what the API server holds."""
         for pod in tuple(self.server.pods.values()):
-            self.cache.put(pod)
+            self.cache.put(with_gang_labels(pod))
 
     async def turn(self, seconds: float = 0.0, *, watch: bool = True) -> None:
         """Advance the clock and run the loop once; tasks that it started run as far as possible."""

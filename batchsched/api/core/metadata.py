@@ -1,12 +1,17 @@
 """Metadata that every Kubernetes object carries, and the base of all decoded objects."""
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final
 
 import msgspec
 
 EMPTY_LABELS: Final[Mapping[str, str]] = {}
+LONGEST_LABEL: Final = 63
+"""Maximum length of a label value, and so of every name that pods refer to in a label."""
+_LABEL_VALUE: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
 
 class KubernetesValue(
@@ -95,3 +100,12 @@ def parse_timestamp(timestamp: str | None, default: float = 0.0) -> float:
 def format_timestamp(moment: float) -> str:
     """Format seconds since 1970 as Kubernetes does, in UTC with whole seconds."""
     return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@lru_cache(maxsize=65536)
+def is_label_value(text: str) -> bool:
+    """Return whether the API server accepts a text as the value of a label.
+
+    Source: `IsValidLabelValue` in `pkg/util/validation` of k8s.io/apimachinery.
+    """
+    return not text or (len(text) <= LONGEST_LABEL and _LABEL_VALUE.fullmatch(text) is not None)

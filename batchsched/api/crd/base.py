@@ -12,8 +12,6 @@ from batchsched.errors import InvalidQuantity
 LARGEST_INT32 = 2**31 - 1
 """Maximum of int32 fields, as in Kubernetes; it also keeps times within the calendar."""
 LONGEST_NAME: Final = 253
-LONGEST_LABEL: Final = 63
-"""Maximum length of a label value, and so of every name that pods refer to in a label."""
 MOST_RESOURCES: Final = 15
 """Maximum number of resources in one field. The API server limits the cost of validation rules over them."""
 GROUP = "scheduling.batchsched.dev"

@@ -6,10 +6,9 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from batchsched.api.core.metadata import parse_timestamp
+from batchsched.api.core.metadata import LONGEST_LABEL, parse_timestamp
 from batchsched.api.crd.base import (
     LARGEST_INT32,
-    LONGEST_LABEL,
     LONGEST_NAME,
     Conditions,
     CustomMeta,

@@ -6,10 +6,10 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import ConfigDict, Field, model_validator
 from typing_extensions import override
 
+from batchsched.api.core.metadata import LONGEST_LABEL
 from batchsched.api.core.selector import LabelSelector, SelectorRequirement
 from batchsched.api.crd.base import (
     LARGEST_INT32,
-    LONGEST_LABEL,
     LONGEST_NAME,
     Amounts,
     Conditions,

@@ -17,8 +17,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 from typing_extensions import override
 
-from batchsched.api.core.metadata import ObjectMeta
-from batchsched.api.crd.base import LONGEST_LABEL
+from batchsched.api.core.metadata import LONGEST_LABEL, ObjectMeta
 from batchsched.api.crd.podgroup import MOST_SUBGROUPS, PodGroup
 from batchsched.api.crd.validation import field_errors
 from batchsched.api.external.kubernetes import (
