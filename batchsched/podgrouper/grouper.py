@@ -203,6 +203,7 @@ class GangAssigningPodStore:
         )
         gang = None if names_own_group else _gang_of(pod, chain, self.owners)
         self._leave(key, gang)
+        self._leave_owner(key, ref)
         self._members[key] = OwnedPod(pod, ref, gang)
         self._owned.setdefault(_anchor(ref), set()).add(key)
         if gang is not None:
@@ -232,15 +233,21 @@ class GangAssigningPodStore:
             if before.index and self._derived.get(before.ref.uid, {}).pop(group, None) is not None:
                 self._groups.remove(DERIVED, group)
 
+    def _leave_owner(self, key: str, ref: OwnerReferenceKey | None) -> None:
+        """Remove a pod from its former owner, unless `ref` refers to the same owner."""
+        member = self._members.get(key)
+        if member is None or member.ref == ref:
+            return
+        owned = self._owned.get(_anchor(member.ref), set())
+        owned.discard(key)
+        if not owned:
+            self._owned.pop(_anchor(member.ref), None)
+
     def _forget(self, key: str) -> None:
         self._leave(key, None)
+        self._leave_owner(key, None)
         self.labels.pop(key, None)
-        member = self._members.pop(key, None)
-        if member is not None:
-            owned = self._owned.get(_anchor(member.ref), set())
-            owned.discard(key)
-            if not owned:
-                self._owned.pop(_anchor(member.ref), None)
+        self._members.pop(key, None)
 
     # Owners
 
@@ -308,7 +315,8 @@ def reference_without_uid(ref: OwnerReferenceKey) -> OwnerReferenceKey:
 
 
 def _anchor(ref: OwnerReferenceKey) -> str:
-    return ref.uid or f"{ref.kind}/{ref.namespace}/{ref.name}"
+    # With the namespace, because pods of other namespaces may name the uid.
+    return f"{ref.namespace}/{ref.uid or f'{ref.kind}/{ref.name}'}"
 
 
 def _gang_of(pod: Pod, chain: OwnerChain, owners: Owners) -> PodGang | None:

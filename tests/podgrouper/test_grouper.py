@@ -61,9 +61,9 @@ class World:
         key = (one["kind"], API[one["kind"]])
         self.handlers[key].on_delete(seen(one))
 
-    def pod(self, name="train-0", owned_by=None, labels=None, phase="Pending", **spec):
+    def pod(self, name="train-0", owned_by=None, labels=None, phase="Pending", namespace="team", **spec):
         self.version += 1
-        meta = {"name": name, "namespace": "team", "uid": f"uid-of-{name}", "labels": labels or {}}
+        meta = {"name": name, "namespace": namespace, "uid": f"uid-of-{name}", "labels": labels or {}}
         meta |= {"resourceVersion": str(self.version)}
         meta |= {"ownerReferences": [reference(owned_by)]} if owned_by else {}
         one = {
@@ -377,6 +377,18 @@ def test_a_suspended_owner_has_no_gang_and_a_resumed_one_has_it_again(world):
     assert world.of() == (None, None)
     world.own(job(5))
     assert world.group().effective_min_member == 5
+
+
+@pytest.mark.parametrize("namespace", ["team", "another"])
+def test_pod_that_changed_its_controller_has_no_part_in_its_former_owner(world, namespace):
+    world.own(job(4))
+    world.pod(owned_by=job(4))
+    world.pod("moved", owned_by=job(4), namespace=namespace)
+    moved = world.pod("moved", owned_by=owner("Job", name="other"), namespace=namespace)
+    world.pods.remove(moved)
+    world.own(job(4, suspend=True), job(4))
+    assert world.group().effective_min_member == 4
+    assert world.of()[0].startswith("job-train-")
 
 
 def test_the_last_pod_of_a_shrunk_owner_is_a_single_pod_whatever_its_label(world):
