@@ -152,7 +152,7 @@ class Evictor:
         if failed:
             preemptors = await self._release_nominations(failed)
             await self._clock.sleep(RETRY_SECONDS)
-            profile_scheduler.queue.activate(preemptors, self._clock.now())
+            profile_scheduler.queue.activate(preemptors, self._clock.steady_now())
             self._changed()
 
     async def _evict_all(
@@ -211,7 +211,7 @@ class Evictor:
             if isinstance(error, ApiError):
                 # A budget, or a limit on requests, allows more later.
                 seconds = RETRY_SECONDS if error.status == _TOO_MANY_REQUESTS else REFUSED_SECONDS
-                profile_scheduler.remember_refused_eviction(pod, self._clock.now() + seconds)
+                profile_scheduler.remember_refused_eviction(pod, self._clock.steady_now() + seconds)
             _LOG.warning("%s is not evicted for %s: %s", pod.key, eviction.for_, error)
             return False
         return True

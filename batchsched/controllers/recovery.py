@@ -38,6 +38,7 @@ from batchsched.kube.claim_writer import ResourceClaimWriter
 from batchsched.kube.connection import POD_RESOURCE, Connection
 from batchsched.kube.writer import Writer
 from batchsched.ports.claims import ExtendedResourceClaimRelease, ResourceClaimRelease
+from batchsched.ports.cluster import Clock
 from batchsched.state.cluster_state import POD_GROUPS, PODS, AssumedPod, ClusterState
 from batchsched.state.podgroup_state import GangPods, count_missing_pods
 
@@ -113,6 +114,7 @@ class StaleGangController:
       connection: Reads the pods of a gang before it is rolled back.
       writer: Evicts pods.
       busy: Returns whether pods of a gang are being bound.
+      clock: Returns the wall time, which the status of PodGroups records.
       on_evicted: Receives each evicted pod.
     """
 
@@ -122,6 +124,7 @@ class StaleGangController:
         connection: Connection,
         writer: Writer,
         busy: Callable[[str], bool],
+        clock: Clock,
         on_evicted: Evicted = do_nothing_on_eviction,
     ) -> None:
         self.leaving: set[str] = set()
@@ -130,12 +133,16 @@ class StaleGangController:
         self._connection = connection
         self._writer = writer
         self._busy = busy
+        self._clock = clock
         self._on_evicted = on_evicted
         self._changed_gangs = cache.gangs.subscribe()
         self._first_turn = True
         self._doubtful: set[str] = set()
         """Gangs with bindings in flight, to be checked again: their pods count as placed until a binding fails."""
         self._rollback_times: dict[str, float] = {}
+        """When gangs are rolled back, by `Clock.steady_now`: a timeout must not change when the clock is set."""
+        self._partially_bound_times: dict[str, float] = {}
+        """Since when gangs that were never whole are partially bound, by `Clock.steady_now`."""
         self._at_once: set[str] = set()
         """Partially bound gangs that the leader before left, and that have `strandedPolicy: Rollback`."""
         self._tried: dict[str, float] = {}
@@ -240,22 +247,31 @@ class StaleGangController:
             )
         if self._was_whole(gang, group):
             self._cache.gangs.record_partially_bound(identity, None)
+            self._partially_bound_times.pop(identity, None)
             self._rollback_times[identity] = float("inf")
             return
-        # Whole seconds, as in the status: a leader that reads it computes the same time.
-        since = (
-            float(int(now)) if gang.partially_bound_since is None else min(now, gang.partially_bound_since)
-        )
-        self._cache.gangs.record_partially_bound(identity, since)
         if first_turn and group.spec.stranded_policy == "Rollback":
             self._at_once.add(identity)
+        since = self._since(gang, now)
         self._rollback_times[identity] = (
             since if identity in self._at_once else since + group.spec.schedule_timeout_seconds
         )
 
+    def _since(self, gang: GangPods, now: float) -> float:
+        """Return since when a gang is partially bound, and record the wall time of that for the status."""
+        wall_time, recorded = self._clock.now(), gang.partially_bound_since
+        if recorded is None:
+            # Whole seconds, as in the status: a leader that reads it computes the same time.
+            recorded = float(int(wall_time))
+            self._partially_bound_times.pop(gang.identity, None)
+        recorded = min(wall_time, recorded)
+        self._cache.gangs.record_partially_bound(gang.identity, recorded)
+        return self._partially_bound_times.setdefault(gang.identity, now - (wall_time - recorded))
+
     def _forget(self, identity: str) -> None:
         self._cache.gangs.record_partially_bound(identity, None)
         self._rollback_times.pop(identity, None)
+        self._partially_bound_times.pop(identity, None)
         self._at_once.discard(identity)
         self._tried.pop(identity, None)
         self.leaving.discard(identity)

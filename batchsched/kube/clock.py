@@ -11,6 +11,9 @@ from batchsched.ports.cluster import Clock
 class SystemClock:
     """The clock and random numbers of this machine. It implements `ports.cluster.Clock`."""
 
+    def __init__(self) -> None:
+        self._monotonic_to_steady = self.now() - self.monotonic()
+
     def now(self) -> float:
         """Return the current time in seconds since 1970-01-01 UTC."""
         return time.time()
@@ -18,6 +21,10 @@ class SystemClock:
     def monotonic(self) -> float:
         """Return the time of a monotonic clock in seconds."""
         return time.monotonic()
+
+    def steady_now(self) -> float:
+        """Return the wall time at which this clock was created plus the time since then by the monotonic clock."""
+        return self.monotonic() + self._monotonic_to_steady
 
     async def sleep(self, seconds: float) -> None:
         """Wait for the given number of seconds."""

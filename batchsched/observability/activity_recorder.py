@@ -179,7 +179,7 @@ class ActivityRecorder:
         if took > LONG_SESSION_SECONDS:
             self._record_long_session(profile, timed, took)
         timed.clear_session_durations()
-        begun = self._clock.now() - took
+        begun = self._clock.steady_now() - took
         self._number += 1
         self.counting.record_session_metrics(
             profile.scheduler_name, profile_scheduler.taking_part, begun, decision, took
@@ -250,7 +250,7 @@ class ActivityRecorder:
           problem: The error message, "" after success.
           seconds: The duration of PreBind, Bind and PostBind.
         """
-        self.counting.record_binding_metrics(pod, problem, self._clock.now(), seconds)
+        self.counting.record_binding_metrics(pod, problem, self._clock.steady_now(), seconds)
         if problem:
             log_warning(_LOG, "Binding failed", pod=pod.key, node=node, problem=problem)
         else:

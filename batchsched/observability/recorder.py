@@ -129,7 +129,7 @@ class MetricsRecorder:
         Args:
           profile: The scheduler name.
           entities: The gangs and single pods that took part.
-          begun: The start of the session, seconds since 1970.
+          begun: The start of the session, by `Clock.steady_now`.
           decision: The decision.
           took: The duration of the session, seconds.
         """
@@ -194,7 +194,7 @@ class MetricsRecorder:
         Args:
           pod: The pod.
           problem: Why the binding failed, "" after success.
-          now: Seconds since 1970.
+          now: The present time by `Clock.steady_now`.
           seconds: The duration of PreBind, Bind and PostBind.
         """
         metrics, result = self._metrics, "error" if problem else "scheduled"

@@ -29,6 +29,13 @@ class Clock(Protocol):
         """
         ...
 
+    def steady_now(self) -> float:
+        """Return the time in seconds since 1970-01-01 UTC as if nobody had set the clock since this process started.
+
+        It is for periods that end at a time, such as a backoff. Times of objects are compared with `now`.
+        """
+        ...
+
     async def sleep(self, seconds: float) -> None:
         """Wait for the given number of seconds."""
         ...
@@ -36,6 +43,11 @@ class Clock(Protocol):
     def random_fraction(self) -> float:
         """Return a random number in [0, 1), used to spread the retries of failed requests over time."""
         ...
+
+
+def wall_clock_offset(clock: Clock) -> float:
+    """Return the seconds to be added to a time of `Clock.steady_now` to get that of `Clock.now`."""
+    return clock.now() - clock.steady_now()
 
 
 T_contra = TypeVar("T_contra", contravariant=True)

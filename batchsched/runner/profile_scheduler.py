@@ -56,6 +56,9 @@ class PlacedGang:
 class ProfileScheduler:
     """The scheduler of one profile: it takes gangs from a queue, runs sessions and assumes placed pods.
 
+    The argument `now` of its methods is a time of `Clock.steady_now`, since a backoff must not change when the clock
+    is set. `wall_offset` is the wall time minus `now`: sessions compare the wall time with the times of objects.
+
     Args:
       profile: The profile.
       cache: The cluster state.
@@ -160,7 +163,7 @@ class ProfileScheduler:
         """Whether the last session had its maximum number of gangs or pod specs; more gangs may be active."""
         return self._gang_selector.is_full
 
-    def sync_queue(self, now: float) -> None:
+    def sync_queue(self, now: float, wall_offset: float = 0.0) -> None:
         """Update the scheduling queue after changes of the cluster; call this only between sessions."""
         changes = self._changes.read_changes()
         if self.pipeline.allocates_devices != (allocates := self.can_allocate_devices()):
@@ -173,7 +176,7 @@ class ProfileScheduler:
             for change in changes:
                 if self._concerns(change.after if change.after is not None else change.before):
                     self.queue.apply_change(change, now)
-        self.queue.flush_expired_entities(now)
+        self.queue.flush_expired_entities(now, wall_offset)
 
     def _list(self, now: float) -> None:
         """Fill the scheduling queue again from all objects, because too many of them changed.
@@ -199,13 +202,17 @@ class ProfileScheduler:
         )
 
     def begin_session(
-        self, now: float, reserved_elsewhere: Iterable[ReservedVolumesAndDevices] = ()
+        self,
+        now: float,
+        reserved_elsewhere: Iterable[ReservedVolumesAndDevices] = (),
+        wall_offset: float = 0.0,
     ) -> Callable[[], Decision] | None:
         """Take gangs from the scheduling queue, and return a function that decides about them in a session.
 
         Args:
-          now: seconds since 1970.
+          now: the present time.
           reserved_elsewhere: the volumes and devices that other profiles reserved and that the cluster state lacks.
+          wall_offset: the wall time minus `now`.
 
         Returns:
           A function that decides the session, which may run in another thread; None if no gang takes part.
@@ -219,6 +226,7 @@ class ProfileScheduler:
             self._call_heads(now)
         if not self._in_flight and not self.held:
             return None
+        wall_time = now + wall_offset
         self._current.updated_scheduler(self.held)
         bindings = self._cache.is_assumed_or_being_bound, self._cache.is_bound
         self.node_table.reserved_volumes_and_devices.release_reservations_of_pods_not_being_bound(*bindings)
@@ -226,18 +234,19 @@ class ProfileScheduler:
             [neighbour.devices for neighbour in reserved_elsewhere], *bindings
         )
         if self.chooser is not None:
-            self.chooser.begin_session(self._scheduler, self._in_flight, self._cache.snapshot, now)
+            self.chooser.begin_session(self._scheduler, self._in_flight, self._cache.snapshot, wall_time)
         self.session_generation = self._cache.generation
-        self._scheduler.set_refused_evictions(self._protected_pods(now))
+        protected = self._protected_pods(now)
+        self._scheduler.set_refused_evictions(protected)
         scheduler, runner = self._scheduler, self.runner
         self.taking_part = tuple(self._in_flight.values())
         taking_part = frozenset(identity for identity in self._in_flight if identity not in self._leaving)
         session_input = None
         if self.recording or runner.has_external_plugins:
-            session_input = SessionInput(self._seen(now), taking_part, now, self._seed)
+            session_input = SessionInput(self._seen(wall_time, protected), taking_part, wall_time, self._seed)
         self.session_input = session_input if self.recording else None
         return lambda: runner.run_session(
-            lambda: scheduler.decide(now, self._seed, taking_part, runner.telemetry), session_input
+            lambda: scheduler.decide(wall_time, self._seed, taking_part, runner.telemetry), session_input
         )
 
     def remember_refused_eviction(self, pod: Pod, until: float) -> None:
@@ -245,7 +254,7 @@ class ProfileScheduler:
 
         Args:
           pod: The pod.
-          until: Seconds since 1970.
+          until: The time, as `now` of other methods.
         """
         self._refused_evictions[pod.key] = (pod.metadata.uid, until)
 
@@ -305,15 +314,15 @@ class ProfileScheduler:
         """
         self._past = past
 
-    def _seen(self, now: float) -> Snapshot:
-        usage = usage_entries(self._scheduler.decayed_usage(now))
+    def _seen(self, wall_time: float, protected: tuple[str, ...]) -> Snapshot:
+        usage = usage_entries(self._scheduler.decayed_usage(wall_time))
         snapshot = self._cache.snapshot()
         return replace(
             snapshot,
             held=self.held,
             usage=usage,
             reservations=self.reservations,
-            refused_evictions=self._protected_pods(now),
+            refused_evictions=protected,
             chosen_policy=self._chosen_policy,
             pod_devices=self.node_table.device_ledger.list_reserved_devices(),
         )
@@ -328,7 +337,7 @@ class ProfileScheduler:
 
         Args:
           decision: the decision of the session that `begin_session` began.
-          now: seconds since 1970.
+          now: the present time.
           seconds: the duration of the session; after a long session, the next one takes fewer gangs.
 
         Returns:

@@ -206,7 +206,12 @@ class SchedulerApp:
         )
         cycles = BindingCycles(binder, self.cache, self.clock, on_binding, self.wakeup.signal)
         stale_gangs = StaleGangController(
-            self.cache, self.connection, self.writer, cycles.has_unfinished_bindings, on_eviction
+            self.cache,
+            self.connection,
+            self.writer,
+            cycles.has_unfinished_bindings,
+            self.clock,
+            on_eviction,
         )
         assumed_pods = AssumedPodVerifier(self.cache, self._read, self._pod_reflector.handle_json)
         evictor = Evictor(

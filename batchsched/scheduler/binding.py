@@ -117,7 +117,7 @@ class BindingCycles:
         failed, self._failed = self._failed, []
         for profile_scheduler, placement in failed:
             profile_scheduler.requeue_after_failed_binding(
-                placement.entity, placement.places, self._clock.now()
+                placement.entity, placement.places, self._clock.steady_now()
             )
             self._end(placement)
 
@@ -220,7 +220,7 @@ class BindingCycles:
         if problem:
             _LOG.warning("%s is not bound to %s: %s", pod.key, node, problem)
         else:
-            self._cache.finish_binding(pod.key, self._clock.now(), pod.metadata.uid)
+            self._cache.finish_binding(pod.key, self._clock.steady_now(), pod.metadata.uid)
         self._on_binding(pod, node, problem, self._clock.monotonic() - begun)
         return not problem
 

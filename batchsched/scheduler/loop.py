@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from batchsched.api.decision import Decision
 from batchsched.controllers.event_recorder import PendingEvent
 from batchsched.controllers.policy_worker import ForecastOutcome, PolicyWorker, policy_choice_event
-from batchsched.ports.cluster import Clock
+from batchsched.ports.cluster import Clock, wall_clock_offset
 from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.scheduler.binding import BindingCycles
 
@@ -97,7 +97,10 @@ class PeriodicTask(Protocol):
     """A periodic task that the scheduling loop runs between two sessions."""
 
     def run_once(self, now: float) -> None:
-        """Do the task's work that is due at `now` (seconds since 1970). Slow work must be started in the background."""
+        """Do the task's work that is due at `now`, a time of `Clock.steady_now`.
+
+        Slow work must be started in the background.
+        """
         ...
 
 
@@ -202,23 +205,24 @@ class SchedulerLoop:
                     profile_scheduler.inherit_state(before[profile_scheduler.profile.scheduler_name])
         # Failed bindings release reservations of plugins, which a running session must not see change.
         self._cycles.requeue_pods_with_failed_bindings()
-        now = self._clock.now()
-        if not 0 <= now - self._tasks_done_at < IDLE_SECONDS:  # also when the clock was set back
+        now = self._clock.steady_now()
+        if now - self._tasks_done_at >= IDLE_SECONDS:
             self._tasks_done_at = now
             for task in self._tasks:
                 task.run_once(now)
 
     async def _session(self, profile_scheduler: ProfileScheduler) -> bool:
         """Run one session if the profile has pending pods; return whether there was one."""
-        now, begun = self._clock.now(), self._clock.monotonic()
+        now, begun = self._clock.steady_now(), self._clock.monotonic()
+        wall_offset = wall_clock_offset(self._clock)
         try:
-            profile_scheduler.sync_queue(now)
+            profile_scheduler.sync_queue(now, wall_offset)
             reserved_elsewhere = [
                 neighbour.reserved_volumes_and_devices
                 for neighbour in self.profile_schedulers
                 if neighbour is not profile_scheduler
             ]
-            work = profile_scheduler.begin_session(now, reserved_elsewhere)
+            work = profile_scheduler.begin_session(now, reserved_elsewhere, wall_offset)
             if work is None:
                 return False
             # `begin_session` took all input; the thread reads nothing that the event loop changes meanwhile.
@@ -226,16 +230,16 @@ class SchedulerLoop:
             decision = await asyncio.to_thread(work)
         except Exception:
             # Later sessions take fewer gangs until the gang that causes the failure is found.
-            profile_scheduler.abandon_session(self._clock.now())
+            profile_scheduler.abandon_session(self._clock.steady_now())
             raise
         finally:
             self.is_deciding = False
         if self.is_cache_outdated():  # since the session began
             _LOG.warning("a session is abandoned: its cluster is from before a restore of the API server")
-            profile_scheduler.abandon_session(self._clock.now())
+            profile_scheduler.abandon_session(self._clock.steady_now())
             self._wakeup.signal()
             return True
-        now, seconds = self._clock.now(), self._clock.monotonic() - begun
+        now, seconds = self._clock.steady_now(), self._clock.monotonic() - begun
         await self._cycles.start_cycles(
             profile_scheduler, profile_scheduler.apply_decision(decision, now, seconds)
         )

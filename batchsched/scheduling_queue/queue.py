@@ -57,8 +57,8 @@ POOLED: Final = frozenset({QueueState.UNSCHEDULABLE, QueueState.GATED})
 class SchedulingQueue:
     """The scheduling queue of one profile: pending gangs and pods, from their creation to their placement.
 
-    The queue has no clock: calls take the time in seconds, which must not decrease. Assumed and bound pods are not in
-    the queue; their changes are events. A gang that waits at Permit is still in flight. The owner must call
+    The queue has no clock: calls take the time of `Clock.steady_now`, which never decreases. Assumed and bound pods
+    are not in the queue; their changes are events. A gang that waits at Permit is still in flight. The owner must call
     `flush_expired_entities` once a second.
 
     Args:
@@ -308,11 +308,12 @@ class SchedulingQueue:
             # An entity in flight is retried after its cycle, because the event helps unconditionally.
             self._flights.record_event(ObjectEvent(FORCE_ACTIVATE, identity=identity))
 
-    def flush_expired_entities(self, now: float) -> None:
+    def flush_expired_entities(self, now: float, wall_offset: float = 0.0) -> None:
         """Move gangs and single pods with expired backoff to the active queue. Call this method once a second.
 
         Every 30 seconds, also requeue the entities that have been unschedulable for more than 5 minutes, and the
-        gangs that no longer wait for a preferred topology level.
+        gangs that no longer wait for a preferred topology level. The end of such a wait is a wall time: `wall_offset`
+        is the wall time minus `now`.
         """
         for entity in self._backoff.pop_expired(now):
             self._enter(entity, QueueState.ACTIVE, BACKOFF_COMPLETE, now)
@@ -325,7 +326,7 @@ class SchedulingQueue:
                 continue
             if now - entity.queued > MAX_UNSCHEDULABLE_SECONDS:
                 self._requeue(entity, UNSCHEDULABLE_TIMEOUT.metric_label, now)
-            elif _level_wait_ended(entity, now):
+            elif _level_wait_ended(entity, now, wall_offset):
                 self._requeue(entity, LEVEL_WAIT_ENDED, now)
 
     def find_entity(self, identity: str) -> Entity | None:
@@ -503,8 +504,9 @@ def gating_plugins(entity: Entity, pipeline: Pipeline) -> tuple[str, ...]:
     return tuple(refusing)
 
 
-def _level_wait_ended(entity: Entity, now: float) -> bool:
+def _level_wait_ended(entity: Entity, now: float, wall_offset: float) -> bool:
     """Return whether a wait for a preferred level has ended since the gang was refused."""
-    ends = entity.group.preferred_level_deadlines if entity.group is not None else ()
+    deadlines = entity.group.preferred_level_deadlines if entity.group is not None else ()
+    ends = (deadline - wall_offset for deadline in deadlines)
     # A session that began before the end may report the refusal shortly after it.
     return any(end <= now and entity.queued <= end + SCAN_INTERVAL_SECONDS for end in ends)

@@ -50,9 +50,9 @@ class Assumption:
 
     Args:
       node: The name of the node.
-      since: Seconds since 1970 at which the pod was assumed.
-      deadline: Seconds since 1970 at which an unconfirmed binding is overdue; None before the binding has finished,
-        and if bindings are never overdue.
+      since: The time at which the pod was assumed, by `Clock.steady_now`.
+      deadline: The time at which an unconfirmed binding is overdue; None before the binding has finished, and if
+        bindings are never overdue.
     """
 
     node: str
@@ -301,7 +301,7 @@ class ClusterState:
         Args:
           key: `namespace/name` of the pod.
           node: The node on which a session placed it.
-          now: Seconds since 1970.
+          now: The time by `Clock.steady_now`.
           uid: The uid of the pod that the session saw; "" if it is unknown. The binding of this uid is in flight until
             `finish_binding` or `forget_assumption` is called with the uid, or a watch event confirms the binding.
 

@@ -94,7 +94,8 @@ def compare_snapshots(
       listed: The objects of the API server, with all pods: pods that the state ignores are left out here.
       scheduler_names: The scheduler names of the profiles; pending pods of other schedulers are left out.
       assumed: The assumed pods, from `ClusterState.assumed_pods()`.
-      overdue_since: Seconds since 1970; a pod assumed before that time is overdue. Usually now - OVERDUE_SECONDS.
+      overdue_since: A time by `Clock.steady_now`; a pod assumed before that time is overdue. Usually
+        now - OVERDUE_SECONDS.
     """
     missing: list[str] = []
     redundant: list[str] = []

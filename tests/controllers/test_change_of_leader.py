@@ -105,7 +105,7 @@ class Replica:
         clock = self.api.clock
         write_delay = WriteDelay(clock, lambda: False)
         recorder = EventRecorder(server, clock, write_delay, "batchsched")
-        self.stale = StaleGangController(self.cache, server, server, lambda identity: False)
+        self.stale = StaleGangController(self.cache, server, server, lambda identity: False, clock)
         self.status = StatusController(self.cache, RefusalHistory(), server, recorder, write_delay, clock)
 
     async def run_once(self) -> None:

@@ -3,7 +3,10 @@
 import asyncio
 import time
 
+import pytest
+
 from batchsched.kube.clock import RetryBackoff, SystemClock
+from batchsched.ports.cluster import wall_clock_offset
 from tests.kube.virtual import Hurried
 
 
@@ -15,6 +18,16 @@ async def test_the_clock_returns_the_time_sleeps_and_draws_random_numbers():
     assert clock.monotonic() - begun >= 0.02
     draws = [clock.random_fraction() for _ in range(100)]
     assert 0 <= min(draws) < max(draws) < 1
+
+
+@pytest.mark.parametrize("jump", [-3600.0, 3600.0], ids=["back", "forward"])
+def test_steady_time_continues_when_the_clock_is_set(monkeypatch, jump):
+    clock = SystemClock()
+    assert abs(wall_clock_offset(clock)) < 5
+    set_time = time.time() + jump
+    monkeypatch.setattr(time, "time", lambda: set_time)
+    assert abs(clock.steady_now() - (set_time - jump)) < 5
+    assert abs(wall_clock_offset(clock) - jump) < 5
 
 
 def test_backoff_doubles_up_to_its_maximum_and_restarts_after_a_success():

@@ -50,6 +50,9 @@ class Skewed:
     def monotonic(self) -> float:
         return 10_000 + self.offset + asyncio.get_running_loop().time() * self.rate
 
+    def steady_now(self) -> float:
+        return self.now()
+
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds / self.rate)
 
@@ -64,6 +67,7 @@ class Hurried(SystemClock):
     times: float = 50.0
 
     def __post_init__(self) -> None:
+        super().__init__()
         self.slept: list[float] = []
 
     @override

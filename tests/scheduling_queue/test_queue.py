@@ -429,3 +429,16 @@ def test_gang_is_retried_when_its_wait_for_a_preferred_level_ends():
         made.flush_expired_entities(float(now))
     assert entity.place is QueueState.ACTIVE
     assert made.moved_pod_counts()["active", "PreferredWaitEnded"] == 1
+
+
+@pytest.mark.parametrize("wall_offset", [-50.0, 50.0])
+def test_wait_for_a_preferred_level_ends_by_the_wall_clock(wall_offset):
+    made = queue(ADDED)
+    topology = {"preferred": "rack", "preferredWaitSeconds": 200}
+    made.put_group(group("g", 1, topology=topology), 0.0)  # created in 1970
+    (entity,) = waiting(made, pod("p", "g"))
+    end = 200.0 - wall_offset
+    made.flush_expired_entities(end - 5, wall_offset)
+    assert entity.place is QueueState.UNSCHEDULABLE
+    made.flush_expired_entities(end + 25, wall_offset)
+    assert entity.place is QueueState.ACTIVE

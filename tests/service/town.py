@@ -52,12 +52,17 @@ class Clock:
 
     def __init__(self) -> None:
         self.time = NOW
+        self.set_by = 0.0
+        """Seconds by which the wall clock was set forward; negative: back."""
         self._sleepers: list[tuple[float, asyncio.Future[None]]] = []
 
     def now(self) -> float:
-        return self.time
+        return self.time + self.set_by
 
     def monotonic(self) -> float:
+        return self.time
+
+    def steady_now(self) -> float:
         return self.time
 
     async def sleep(self, seconds: float) -> None:
@@ -323,7 +328,9 @@ class Town:
         self.wakeup = Wakeup(self.clock)
         server: Any = self.server
         self.cycles = BindingCycles(server, self.cache, self.clock, self._hear, self.wakeup.signal)
-        self.stranded = StaleGangController(self.cache, server, server, self.cycles.has_unfinished_bindings)
+        self.stranded = StaleGangController(
+            self.cache, server, server, self.cycles.has_unfinished_bindings, self.clock
+        )
         self.expiry = AssumedPodVerifier(self.cache, self._read, self.seen)
         self.disruptions = Evictor(self.cache, server, self.clock, self.seen, self.wakeup.signal)
         unused = RefusedGangClaimController(self.cache, server, self.cycles.has_unfinished_bindings)

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from batchsched.observability.activity_recorder import SessionHistory
 from batchsched.observability.logs import log_info, set_verbosity
+from batchsched.ports.cluster import wall_clock_offset
 from batchsched.scheduler.app import SchedulerApp
 from batchsched.scheduler.live_snapshot import create_scheduler_from_cluster
 from batchsched.scheduling_queue.entity import Entity
@@ -76,7 +77,7 @@ class DebugHandlers:
                 service.connection, service.clock, service.profiles, service.grouping
             )
         ).cache.snapshot_without_assumptions()
-        overdue_since = service.clock.now() - OVERDUE_SECONDS
+        overdue_since = service.clock.steady_now() - OVERDUE_SECONDS
         drift = compare_snapshots(
             cache.snapshot_without_assumptions(),
             fresh,
@@ -87,9 +88,10 @@ class DebugHandlers:
         return web.Response(text=f"{drift.text()}\n")
 
     async def _queue(self, request: web.Request) -> web.Response:
+        wall_offset = wall_clock_offset(self._service.clock)
         entities = {
             profile_scheduler.profile.scheduler_name: [
-                _entity(entity) for entity in profile_scheduler.queue.entities()
+                _entity(entity, wall_offset) for entity in profile_scheduler.queue.entities()
             ]
             for profile_scheduler in self._service.profile_schedulers
         }
@@ -126,13 +128,13 @@ class DebugHandlers:
         )
 
 
-def _entity(entity: Entity) -> dict[str, Any]:
+def _entity(entity: Entity, wall_offset: float) -> dict[str, Any]:
     return {
         "podGroup": entity.identity,
         "place": entity.place.value,
         "pods": sorted(entity.pods),
         "attempts": entity.attempts,
-        "queued": entity.queued,
+        "queued": entity.queued + wall_offset,
         "refusedBy": entity.refused_by,
         "gatedBy": entity.gated_by,
     }

@@ -31,6 +31,7 @@ from batchsched.observability.http.html_page import (
     reload_script,
     template_values_of_table_pages,
 )
+from batchsched.ports.cluster import wall_clock_offset
 from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.scheduler.app import SchedulerApp
 from batchsched.state.podgroup_state import GangPods
@@ -141,11 +142,11 @@ class ClusterView:
 
 
 def build_pending_gang_rows(
-    profile_schedulers: Sequence[ProfileScheduler], refusals: Mapping[str, Refusal]
+    profile_schedulers: Sequence[ProfileScheduler], refusals: Mapping[str, Refusal], wall_offset: float = 0.0
 ) -> dict[str, PendingGangRow]:
     """Return the status page's row for each pending gang or single pod, by `namespace/name`.
 
-    Call this function in the event loop only.
+    Call this function in the event loop only. `wall_offset` is added to the times of the scheduling queue.
     """
     rows: dict[str, PendingGangRow] = {}
     for profile_scheduler in profile_schedulers:
@@ -155,7 +156,7 @@ def build_pending_gang_rows(
             rows[key] = PendingGangRow(
                 key,
                 entity.place.value,
-                format_timestamp(entity.queued),
+                format_timestamp(entity.queued + wall_offset),
                 entity.attempts,
                 by,
                 refusals.get(key),
@@ -389,7 +390,8 @@ class StatusPage:
         """Return the status page as HTML for the present state of the cluster."""
         service, observation = self._service, self._observation
         snapshot = service.cache.snapshot()
-        pending = build_pending_gang_rows(service.profile_schedulers, observation.refusals)
+        wall_offset = wall_clock_offset(service.clock)
+        pending = build_pending_gang_rows(service.profile_schedulers, observation.refusals, wall_offset)
         # Usage and pod counts change with every event, so the thread gets copies.
         usage = service.cache.queue_usage.usage_and_demand_by_queue_and_resource()
         counts = bound_and_total_pods_by_gang(service.cache.gangs)
