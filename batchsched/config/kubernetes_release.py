@@ -55,6 +55,8 @@ class KubernetesRelease:
         namespaces that it selects. If false, a selector that matches an object without labels selects all namespaces.
       storage_scores: VolumeBinding's default `shape`, points of percent of capacity in use and score 0..10; () for no
         score.
+      reads_required_drivers: NodeVolumeLimits refuses nodes without a CSI driver of the pod's volumes, if the CSIDriver
+        sets `preventPodSchedulingIfMissing`.
       reports_no_claims: PostFilter of DynamicResources states a reason if it deallocates no ResourceClaim.
       reports_nomination: PostFilter of DefaultPreemption states the nominated node and the number of victims.
       resized_request_rule: how requests are computed for a pod that is resized in place.
@@ -66,6 +68,7 @@ class KubernetesRelease:
     counts_image_volumes: bool = False
     replaces_namespace_selector: bool = False
     storage_scores: tuple[tuple[int, int], ...] = ()
+    reads_required_drivers: bool = False
     reports_no_claims: bool = True
     reports_nomination: bool = False
     resized_request_rule: InPlaceResizeRequestRule = InPlaceResizeRequestRule.BY_CONTAINER
@@ -91,6 +94,7 @@ RELEASES: Final[dict[KubernetesVersion, KubernetesRelease]] = {
         counts_image_volumes=True,
         replaces_namespace_selector=True,
         storage_scores=((0, 10), (100, 0)),
+        reads_required_drivers=True,
         reports_no_claims=False,
         reports_nomination=True,
         resized_request_rule=InPlaceResizeRequestRule.BY_POD,

@@ -1,4 +1,4 @@
-"""NodeVolumeLimits: limits the number of volumes of each CSI driver that a node can attach."""
+"""NodeVolumeLimits: the number of volumes that a node can attach, and the CSI drivers that it must have."""
 
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
@@ -9,7 +9,14 @@ import numpy as np
 from typing_extensions import override
 
 from batchsched.api.core.pod import Pod
-from batchsched.api.core.volume import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, Volume
+from batchsched.api.core.volume import (
+    CSIDriver,
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    Volume,
+)
 from batchsched.errors import PluginError
 from batchsched.framework.constrain import (
     EVERY_NODE,
@@ -51,6 +58,7 @@ from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import (
     ASK_FILTER,
     LASTING_SKIP_FILTER,
+    BoolArray,
     IndexArray,
     IntArray,
     PreFilterAnswer,
@@ -80,6 +88,9 @@ class NodeVolumeLimits(
     EnqueueExtensionsPlugin,
 ):
     """Refuses nodes on which the pod would exceed a CSI driver's volume limit, which the CSINode states.
+
+    Nodes that lack a driver of the pod's volumes are refused, too, if the CSIDriver sets
+    `preventPodSchedulingIfMissing` (1.37).
 
     A volume that several pods of the node mount counts once. A VolumeAttachment counts if no pod mounts the volume,
     and again if the pending pod mounts it, as in kube-scheduler. In that case a refusal may end when another pod
@@ -121,7 +132,8 @@ class NodeVolumeLimits(
 
     def _judge(self, pod: Pod, nodes: Nodes) -> Verdict:
         storage = storage_objects(nodes.table)
-        refused = np.zeros(len(nodes), np.bool_)
+        required = _required_drivers(nodes.table)
+        refusals: dict[str, BoolArray] = {}
         wanted_volumes: dict[bool, Attached] = {}
         try:
             for row, node in enumerate(nodes.node_indexes.tolist()):
@@ -129,12 +141,28 @@ class NodeVolumeLimits(
                 migrated = csi_node is not None
                 if migrated not in wanted_volumes:
                     wanted_volumes[migrated] = self._volumes(pod, storage, migrated, new=True)
-                limits = _limits(csi_node)
-                if wanted_volumes[migrated] and limits:
-                    refused[row] = self._exceeds(wanted_volumes[migrated], limits, node, nodes.table)
+                reason = self._refusal_reason(wanted_volumes[migrated], required, node, nodes.table)
+                if reason:
+                    refusals.setdefault(reason, np.zeros(len(nodes), np.bool_))[row] = True
         except VolumeClaimNotFound as missing:
             return Verdict.refuse(np.ones(len(nodes), np.bool_), str(missing), unresolvable=True)
-        return Verdict.refuse(refused, TOO_MANY_VOLUMES, unresolvable=False)
+        if not refusals:
+            return Verdict.accept(len(nodes))
+        # Evictions free volumes, and kube-scheduler tries them for a missing driver, too.
+        return Verdict(tuple(refusals), np.stack(list(refusals.values())), np.zeros(len(nodes), np.bool_))
+
+    def _refusal_reason(
+        self, wanted_volumes: Attached, required: frozenset[str], node: int, table: NodeTable
+    ) -> str:
+        """Return why a node is refused for a pod with these volumes, "" if it is not."""
+        csi_node = storage_objects(table).csi_nodes.get(table.names[node])
+        lacking = required.intersection(wanted_volumes.values()) - _installed_drivers(csi_node)
+        if lacking:
+            return f"{min(lacking)} CSI driver is not installed on the node"
+        limits = _limits(csi_node)
+        if wanted_volumes and limits and self._exceeds(wanted_volumes, limits, node, table):
+            return TOO_MANY_VOLUMES
+        return ""
 
     def _exceeds(
         self, wanted_volumes: Attached, limits: Mapping[str, int], node: int, table: NodeTable
@@ -266,7 +294,12 @@ class NodeVolumeLimits(
             ClusterEventWithHint.for_events(EventResource.NODE, Action.ADD),
             ClusterEventWithHint.for_events(EventResource.ASSIGNED_POD, Action.DELETE, _unmounted),
             ClusterEventWithHint.for_events(EventResource.ASSIGNED_POD, Action.ADD, _mounted_already),
-            ClusterEventWithHint.for_events(EventResource.CSI_NODE, gone_or_changed, _limits_changed),
+            ClusterEventWithHint.for_events(
+                EventResource.CSI_NODE, Action.ADD | gone_or_changed, _drivers_changed
+            ),
+            ClusterEventWithHint.for_events(
+                EventResource.CSI_DRIVER, gone_or_changed, _driver_is_no_longer_required
+            ),
             ClusterEventWithHint.for_events(
                 EventResource.VOLUME_ATTACHMENT, gone_or_changed, queue_if_changed(attrgetter("spec"))
             ),
@@ -299,11 +332,18 @@ def _mounts(pod: Pod) -> frozenset[tuple[str, str]]:
     return frozenset((*uses, *((kind.plugin, handle) for kind, handle in kinds if kind and handle)))
 
 
-def _limits_changed(_pod: Pod, old: CSINode, new: CSINode | None) -> Hint:
-    """Return QUEUE if a limit was raised or removed."""
+def _drivers_changed(_pod: Pod, old: CSINode | None, new: CSINode | None) -> Hint:
+    """Return QUEUE if a node got a driver, or if a limit was raised or removed.
+
+    On a node without a CSINode, volumes of migrated kinds need no driver.
+    """
     before, after = _limits(old), _limits(new)
     raised = any(after.get(driver, UNLIMITED) > limit for driver, limit in before.items())
-    return Hint.queue_if(raised)
+    return Hint.queue_if(new is None or raised or not _installed_drivers(new) <= _installed_drivers(old))
+
+
+def _driver_is_no_longer_required(_pod: Pod, old: CSIDriver, new: CSIDriver | None) -> Hint:
+    return Hint.queue_if(_is_required(old) and (new is None or not _is_required(new)))
 
 
 def _claim_changed(pod: Pod, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> Hint:
@@ -334,6 +374,26 @@ def _counted(mounted: Attached, node: int, table: NodeTable) -> Counter[str]:
             attached_only.add((attachment.spec.attacher, volume.spec.csi.volume_handle))
     used.update(driver for driver, handle in attached_only if (driver, handle) not in mounted)
     return used
+
+
+def _required_drivers(table: NodeTable) -> frozenset[str]:
+    """Return the CSI drivers without which a node is refused for pods with volumes of the driver."""
+    if not table.release.reads_required_drivers:
+        return frozenset()
+    return table.cached_value_of_cluster_objects(
+        "required CSI drivers",
+        lambda snapshot: frozenset(
+            driver.metadata.name for driver in snapshot.csi_drivers if _is_required(driver)
+        ),
+    )
+
+
+def _is_required(driver: CSIDriver) -> bool:
+    return bool(driver.spec.prevent_pod_scheduling_if_missing)
+
+
+def _installed_drivers(csi_node: CSINode | None) -> frozenset[str]:
+    return frozenset(driver.name for driver in csi_node.spec.drivers) if csi_node else frozenset()
 
 
 def _limits(csi_node: CSINode | None) -> dict[str, int]:

@@ -35,7 +35,8 @@ OPTIONAL_KINDS: Final = {
     "persistent_volumes": _CLAIMS,
     "persistent_volume_claims": _CLAIMS,
     "storage_classes": _CLAIMS,
-    "csi_drivers": "volumes are provisioned without a look at the capacity that is left",
+    "csi_drivers": "volumes are provisioned without a look at the capacity that is left, and pods with volumes are "
+    "placed on nodes without the driver",
     "csi_storage_capacities": _CLAIMS,
     "device_classes": _DEVICES,
     "resource_slices": _DEVICES,

@@ -198,7 +198,13 @@ SNAPSHOTS = st.builds(
         ),
     ),
     csi_drivers=plain(
-        CSIDriver, namespaced=False, spec=st.builds(CSIDriverSpec, storage_capacity=st.none() | st.booleans())
+        CSIDriver,
+        namespaced=False,
+        spec=st.builds(
+            CSIDriverSpec,
+            storage_capacity=st.none() | st.booleans(),
+            prevent_pod_scheduling_if_missing=st.none() | st.booleans(),
+        ),
     ),
     csi_storage_capacities=plain(
         CSIStorageCapacity,

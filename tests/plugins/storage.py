@@ -111,9 +111,10 @@ def csi_node(name: str, limit: int | None = None, driver: str = DRIVER, migrated
     )
 
 
-def driver(name: str = DRIVER, *, counts: bool = True) -> CSIDriver:
-    """A driver that says how much room it has, unless it does not count."""
-    return msgspec.convert({"metadata": {"name": name}, "spec": {"storageCapacity": counts}}, CSIDriver)
+def driver(name: str = DRIVER, *, counts: bool = True, must_be_installed: bool = False) -> CSIDriver:
+    """A driver that says how much room it has, unless it does not count; pods may need it on their node."""
+    spec = {"storageCapacity": counts, "preventPodSchedulingIfMissing": must_be_installed}
+    return msgspec.convert({"metadata": {"name": name}, "spec": spec}, CSIDriver)
 
 
 def capacity(zone: str, size: str, storage_class: str = "late") -> CSIStorageCapacity:

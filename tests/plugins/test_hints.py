@@ -38,7 +38,7 @@ from batchsched.scheduling_queue.in_flight import ObjectEvent
 from batchsched.scheduling_queue.queueing_hints import QueueingHints
 from tests.plugins import neighbours as nb
 from tests.plugins.cluster import class_of, node, pod, with_ports
-from tests.plugins.storage import claim, claiming, csi_node, volume
+from tests.plugins.storage import claim, claiming, csi_node, driver, volume
 from tests.plugins.upheaval import Upheaval
 from tests.scheduling_queue.entities import standard_pipeline
 
@@ -175,6 +175,16 @@ HOPELESS: dict[str, tuple[Any, Pod, Any]] = {
         claiming("p", "c"),
         (EventResource.ASSIGNED_POD, pod("b"), None),
     ),
+    "a driver that did not have to be installed before": (
+        NodeVolumeLimits(),
+        claiming("p", "c"),
+        (EventResource.CSI_DRIVER, driver(counts=False), driver()),
+    ),
+    "a lower limit of a driver": (
+        NodeVolumeLimits(),
+        claiming("p", "c"),
+        (EventResource.CSI_NODE, csi_node("n", 2), csi_node("n", 1)),
+    ),
     "another pod's claim": (VolumeBinding(), claiming("p", "c"), (EventResource.CLAIM, None, claim("d"))),
     "another pod's volume": (
         VolumeZone(),
@@ -270,6 +280,26 @@ HOPEFUL: dict[str, tuple[Any, Pod, Any]] = {
         VolumeBinding(),
         claiming("p", "c"),
         (EventResource.CSI_NODE, csi_node("n"), csi_node("n", migrated="kubernetes.io/gce-pd")),
+    ),
+    "a node that gets a driver": (
+        NodeVolumeLimits(),
+        claiming("p", "c"),
+        (EventResource.CSI_NODE, csi_node("n", driver="other"), csi_node("n")),
+    ),
+    "the drivers of a new node": (
+        NodeVolumeLimits(),
+        claiming("p", "c"),
+        (EventResource.CSI_NODE, None, csi_node("n")),
+    ),
+    "a driver that need not be installed any more": (
+        NodeVolumeLimits(),
+        claiming("p", "c"),
+        (EventResource.CSI_DRIVER, driver(must_be_installed=True), driver()),
+    ),
+    "a driver that had to be installed, and is gone": (
+        NodeVolumeLimits(),
+        claiming("p", "c"),
+        (EventResource.CSI_DRIVER, driver(must_be_installed=True), None),
     ),
     "a kind of volume that is not migrated any more": (
         VolumeBinding(),

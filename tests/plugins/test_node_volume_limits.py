@@ -4,6 +4,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from batchsched.config.kubernetes_release import RELEASES
 from batchsched.errors import PluginError
 from batchsched.framework.constrain import EVERY_NODE, CandidatePods, CandidateSet
 from batchsched.framework.cycle_state import CycleState
@@ -17,6 +18,7 @@ from tests.plugins.storage import (
     claiming,
     csi_node,
     csi_volume,
+    driver,
     storage_class,
     stored,
 )
@@ -192,6 +194,51 @@ def test_rows_leave_each_node_the_volumes_it_can_still_attach():
     (row,) = NodeVolumeLimits().constrain(batch_of(made, wishes), made.all_nodes_view())
     assert (row.partition, row.classes.tolist(), row.coefficients.tolist()) == (EVERY_NODE, [0, 1], [1, 2])
     assert row.right.tolist() == [1, UNLIMITED]
+
+
+NEEDS_DRIVER = driver(must_be_installed=True)
+
+
+def test_a_node_without_a_driver_that_must_be_installed_is_refused():
+    # plugins/nodevolumelimits, `checkCSIDriverOnNode` of 1.37
+    other = csi_node("b", driver="other.example.com")
+    made = stored([node("a"), node("b"), node("c")], *CLAIMS, *VOLUMES, NEEDS_DRIVER, csi_node("a"), other)
+    verdict = filtered(NodeVolumeLimits(), claiming("x", "c0"), made)
+    assert [verdict.reasons_at(at) for at in range(3)] == [
+        (),
+        ("csi.example.com CSI driver is not installed on the node",),
+        ("csi.example.com CSI driver is not installed on the node",),
+    ]
+    assert not verdict.unresolvable.any()
+    both, wish = np.asarray([0, 2], np.int32), class_of(made, claiming("x", "c0"))
+    assert NodeVolumeLimits().allows_bulk_placement(wish, made, both, np.asarray([5, 0], np.int32))
+    assert not NodeVolumeLimits().allows_bulk_placement(wish, made, both, np.asarray([5, 1], np.int32))
+
+
+def test_a_claim_without_a_volume_needs_the_driver_of_its_class_on_the_node():
+    made = stored([node("a")], claim("n"), storage_class(), NEEDS_DRIVER, csi_node("a", driver="other"))
+    assert refused(made, "n") == ["a"]
+
+
+@pytest.mark.parametrize(
+    "objects", [(), (driver(),), (driver("other", must_be_installed=True),)], ids=["none", "off", "other"]
+)
+def test_other_drivers_need_not_be_installed(objects):
+    assert refused(stored([node("a")], *CLAIMS, *VOLUMES, *objects), "c0") == []
+
+
+def test_the_missing_driver_is_the_reason_before_a_limit_is():
+    drivers = csi_node("a", 0, "other.example.com")
+    volumes = csi_volume("v0"), csi_volume("v1", driver="other.example.com")
+    made = stored([node("a")], *CLAIMS, *volumes, NEEDS_DRIVER, drivers)
+    verdict = filtered(NodeVolumeLimits(), claiming("x", "c1", "c0"), made)
+    assert verdict.reasons_at(0) == ("csi.example.com CSI driver is not installed on the node",)
+
+
+def test_drivers_need_not_be_installed_in_1_36():
+    made = stored([node("a")], *CLAIMS, *VOLUMES, NEEDS_DRIVER)
+    made.release = RELEASES["1.36"]
+    assert refused(made, "c0") == []
 
 
 def test_volumes_that_pods_share_make_no_row():

@@ -22,6 +22,7 @@ from tests.plugins.storage import (
     attachment,
     claim,
     csi_node,
+    driver,
     storage_class,
     volume,
     with_objects,
@@ -283,8 +284,7 @@ def _service(random: Random, name: str) -> Service:
 
 
 def _driver(random: Random, name: str) -> CSIDriver:
-    content = {"metadata": {"name": name}, "spec": {"storageCapacity": random.random() < 0.7}}
-    return msgspec.convert(content, CSIDriver)
+    return driver(name, counts=random.random() < 0.7, must_be_installed=random.random() < 0.3)
 
 
 def _capacity(random: Random, name: str) -> CSIStorageCapacity:
@@ -305,7 +305,9 @@ MAKERS: dict[EventResource, Any] = {
     EventResource.CLAIM: _claim,
     EventResource.VOLUME: _volume,
     EventResource.STORAGE_CLASS: _class,
-    EventResource.CSI_NODE: lambda random, name: csi_node(name, _pick(random, None, 0, 1, 2)),
+    EventResource.CSI_NODE: lambda random, name: csi_node(
+        name, _pick(random, None, 0, 1, 2), _pick(random, DRIVER, DRIVER, "other")
+    ),
     EventResource.CSI_DRIVER: _driver,
     EventResource.CSI_STORAGE_CAPACITY: _capacity,
     EventResource.VOLUME_ATTACHMENT: lambda _, name: attachment(*name.split("-", 1)),

@@ -259,9 +259,10 @@ class CSINode(KubernetesObject, frozen=True, gc=False):
 
 
 class CSIDriverSpec(KubernetesValue, frozen=True, gc=False):
-    """The spec of a CSIDriver: whether the driver publishes storage capacity."""
+    """The spec of a CSIDriver: whether it publishes storage capacity, and whether nodes without it are refused."""
 
     storage_capacity: bool | None = None
+    prevent_pod_scheduling_if_missing: bool | None = None
 
 
 class CSIDriver(KubernetesObject, frozen=True, gc=False):

@@ -41,8 +41,11 @@ def volumes(draw: Draw, drawn: Json) -> None:
         _mount(draw, drawn, drawn["pod"], claims)
     if draw.maybe(0.6):
         _limits(draw, drawn)
+    drawn["csiDrivers"] = []
     if draw.maybe(0.4):
         _capacities(draw, drawn)
+    if draw.maybe(0.2):
+        _required_driver(draw, drawn)
 
 
 def _classes(draw: Draw) -> list[Json]:
@@ -263,7 +266,7 @@ def _limits(draw: Draw, drawn: Json) -> None:
 
 
 def _capacities(draw: Draw, drawn: Json) -> None:
-    drawn["csiDrivers"] = [{"metadata": {"name": _DRIVER}, "spec": {"storageCapacity": draw.maybe(0.8)}}]
+    drawn["csiDrivers"].append({"metadata": {"name": _DRIVER}, "spec": {"storageCapacity": draw.maybe(0.8)}})
     drawn["csiStorageCapacities"] = []
     for number in range(draw.randint(0, 4)):
         one: Json = {
@@ -284,3 +287,13 @@ def _capacities(draw: Draw, drawn: Json) -> None:
         if draw.maybe(0.1):
             del one["capacity"]
         drawn["csiStorageCapacities"].append(one)
+
+
+def _required_driver(draw: Draw, drawn: Json) -> None:
+    """Let pods need a driver on their node. Of several missing ones, kube-scheduler names any: only one is needed."""
+    name = draw.choice(_DRIVERS)
+    stated = next((one for one in drawn["csiDrivers"] if one["metadata"]["name"] == name), None)
+    if stated is None:
+        stated = {"metadata": {"name": name}, "spec": {}}
+        drawn["csiDrivers"].append(stated)
+    stated["spec"]["preventPodSchedulingIfMissing"] = draw.maybe(0.9)
