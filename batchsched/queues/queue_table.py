@@ -46,7 +46,7 @@ class QueueTable:
     Args:
       names: [Q] queue names; row 0 is the root.
       parent: [Q] row of the parent, in ascending order; -1 for the root.
-      guarantee: [Q, R] the guarantee; for a queue without one, the sum of its children's guarantees.
+      guarantee: [Q, R] the guarantee, as `QueueTree.guarantees` states it; 0 for the root.
       limit: [Q, R] the limit, UNLIMITED if unset.
       lending: [Q, R] the part of an unused guarantee that other queues may use; UNLIMITED if unset.
       borrowing: [Q, R] the amount that the queue may use above its guarantee; UNLIMITED if unset.
@@ -217,28 +217,26 @@ def build_queue_table(tree: QueueTree, capacity: TotalCapacity, load: QueueUsage
     rows = _Rows(tree, frozenset(load.usage) | frozenset(load.request) | frozenset(load.history))
     count, width = len(rows.names), len(capacity.resources)
     column = {name: at for at, name in enumerate(capacity.resources)}
-    amounts = {
-        "guarantee": np.zeros((count, width), np.int64),
+    guarantee = np.zeros((count, width), np.int64)
+    for name, amounts in tree.guarantees.items():
+        _fill_row(guarantee[rows.row[name]], column, amounts)
+    settings = {
         "limit": np.full((count, width), UNLIMITED, np.int64),
         "lending_limit": np.full((count, width), UNLIMITED, np.int64),
         "borrowing_limit": np.full((count, width), UNLIMITED, np.int64),
     }
-    configured = np.zeros((count, width), np.bool_)
     for row, spec in enumerate(rows.specs):
         if spec is _PLAIN:
             continue
-        for setting, into in amounts.items():
-            for resource, amount in parse_amounts(getattr(spec, setting)).items():
-                if resource in column:
-                    into[row, column[resource]] = min(amount, UNLIMITED)
-                    configured[row, column[resource]] |= setting == "guarantee"
+        for setting, into in settings.items():
+            _fill_row(into[row], column, parse_amounts(getattr(spec, setting)))
     shares = QueueTable(
         names=tuple(rows.names),
         parent=np.array(rows.parent, np.int64),
-        guarantee=amounts["guarantee"],
-        limit=amounts["limit"],
-        lending=amounts["lending_limit"],
-        borrowing=amounts["borrowing_limit"],
+        guarantee=guarantee,
+        limit=settings["limit"],
+        lending=settings["lending_limit"],
+        borrowing=settings["borrowing_limit"],
         weight=np.array([spec.weight for spec in rows.specs]),
         priority=np.array([spec.priority for spec in rows.specs], np.int64),
         usage=_own(rows, load.usage, np.zeros((count, width), np.int64)),
@@ -247,8 +245,15 @@ def build_queue_table(tree: QueueTree, capacity: TotalCapacity, load: QueueUsage
         capacity=capacity.amounts,
         weighed=capacity.weighed,
     )
-    _add_up(shares, configured)
+    _add_up(shares)
     return shares
+
+
+def _fill_row(row: IntArray, column: Mapping[str, int], amounts: Mapping[str, int]) -> None:
+    """Write the amounts of resources that nodes offer into a row [R]; `column` contains the index of each."""
+    for resource, amount in amounts.items():
+        if resource in column:
+            row[column[resource]] = min(amount, UNLIMITED)
 
 
 def resolve_policies(
@@ -276,13 +281,10 @@ def _own(rows: _Rows, amounts: Mapping[str, NDArray[Number]], into: NDArray[Numb
     return into
 
 
-def _add_up(shares: QueueTable, configured: BoolArray) -> None:
-    """Add up to the root: usage, requests within limits, and guarantees of queues that set none."""
+def _add_up(shares: QueueTable) -> None:
+    """Add up usage and requests to the root, requests within limits."""
     for level in reversed(shares.rows_by_level()):
         parents = shares.parent[level]
         np.add.at(shares.usage, parents, shares.usage[level])
         np.add.at(shares.history, parents, shares.history[level])
         np.add.at(shares.request, parents, np.minimum(shares.request[level], shares.limit[level]))
-        backed = np.zeros_like(shares.guarantee)
-        np.add.at(backed, parents, np.minimum(shares.guarantee[level], shares.limit[level]))
-        shares.guarantee[:] = np.where(configured, shares.guarantee, np.maximum(shares.guarantee, backed))

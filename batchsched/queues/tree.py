@@ -7,7 +7,7 @@ no node offers. Such a queue still takes part in sessions; the excess has no eff
 cycles are reported by `api.crd.validation`.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -70,7 +70,6 @@ class QueueTree:
 
     def __init__(self, queues: Iterable[Queue]) -> None:
         self._queues = {queue.name: queue for queue in queues}
-        self._limits = {name: _limit_of_subtree(name, queue.spec) for name, queue in self._queues.items()}
         for name, queue in self._queues.items():
             if queue.spec.parent is not None and queue.spec.parent not in self:
                 raise InvalidInput(
@@ -78,6 +77,33 @@ class QueueTree:
                 )
         if find_cycles(self._queues.values()):
             raise InvalidInput("the queues form a cycle", object="Queue", field="spec.parent")
+        self._guarantees = self._add_up_guarantees()
+        self._limits = {
+            name: _limit_of_subtree(name, queue.spec, self._guarantees[name])
+            for name, queue in self._queues.items()
+        }
+
+    def _add_up_guarantees(self) -> dict[str, dict[str, int]]:
+        guarantees: dict[str, dict[str, int]] = {}
+        of_children: defaultdict[str | None, Counter[str]] = defaultdict(Counter)
+        depths = {name: len(self.queue_and_ancestors(name)) for name in (DEFAULT_QUEUE, *self._queues)}
+        # The deepest queues first: a queue comes after all its children.
+        for name in sorted(depths, key=depths.__getitem__, reverse=True):
+            spec = self._queues[name].spec if name in self._queues else QueueSpec()
+            guarantees[name] = {**of_children[name], **parse_amounts(spec.guarantee)}
+            limit = parse_amounts(spec.limit)
+            for resource, amount in guarantees[name].items():
+                of_children[spec.parent][resource] += min(amount, limit.get(resource, amount))
+        return guarantees
+
+    @property
+    def guarantees(self) -> Mapping[str, Mapping[str, int]]:
+        """The guarantee of each queue by resource, in base units, before it is scaled down to that of its parent.
+
+        For a resource without a guarantee of its own, a queue has the sum of the guarantees of its children, each up to
+        the limit of the child.
+        """
+        return self._guarantees
 
     @property
     def has_entitlements(self) -> bool:
@@ -157,9 +183,9 @@ class QueueTree:
             yield QueueLimit(", ".join(highest), together, kept=highest)
 
 
-def _limit_of_subtree(name: str, spec: QueueSpec) -> QueueLimit:
+def _limit_of_subtree(name: str, spec: QueueSpec, guarantee: Mapping[str, int]) -> QueueLimit:
     """Return the maximum usage of a queue by resource: its limit, and its guarantee plus its borrowing limit."""
-    most, guarantee = dict(parse_amounts(spec.limit)), parse_amounts(spec.guarantee)
+    most = dict(parse_amounts(spec.limit))
     bound_by_borrowing: set[str] = set()
     for resource, borrowed in parse_amounts(spec.borrowing_limit).items():
         bound = guarantee.get(resource, 0) + borrowed

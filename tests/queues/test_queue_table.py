@@ -39,7 +39,6 @@ def test_settings_are_in_base_units_and_unlimited_where_unset():
 def test_unstated_guarantee_is_the_sum_of_those_of_the_children():
     shares = shares_of(TREE, SIZE)
     assert shares.guarantee[shares.own_gangs_row("org")].tolist() == [6000, 3]
-    assert shares.guarantee[0].tolist() == [6000, 3]
 
 
 def test_usage_and_requests_are_summed_up_to_the_limits():

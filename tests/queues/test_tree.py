@@ -41,6 +41,21 @@ def test_limits_are_sorted_by_queue_name_and_in_base_units():
     assert [limit.pod_groups for limit in found] == [None, None, 0]
 
 
+def test_guarantee_of_a_queue_is_its_own_or_the_sum_of_those_of_its_children_up_to_their_limits():
+    tree = QueueTree(
+        (
+            queue("org", guarantee={"cpu": "4"}),
+            queue("team", parent="org", limit={"nvidia.com/gpu": "3"}),
+            queue("a", parent="team", guarantee={"cpu": "3", "nvidia.com/gpu": "2"}),
+            queue("b", parent="team", guarantee={"cpu": "3", "nvidia.com/gpu": "2"}),
+            queue("c", parent="default", guarantee={"cpu": "1"}),
+        )
+    )
+    assert tree.guarantees["team"] == {"cpu": 6000, "nvidia.com/gpu": 4}
+    assert tree.guarantees["org"] == {"cpu": 4000, "nvidia.com/gpu": 3}
+    assert tree.guarantees["default"] == {"cpu": 1000}
+
+
 def test_missing_parent_names_the_queue_and_the_field():
     with pytest.raises(InvalidInput) as caught:
         QueueTree((queue("team", parent="org"),))

@@ -84,7 +84,7 @@ def _amount_options(
     view: GangView, row: int, limit: QueueLimit, queue: Queue, requested: TotalPodRequests
 ) -> Iterator[ChangeOption]:
     spec = queue.spec
-    guarantee = parse_amounts(spec.guarantee)
+    guarantee = view.tables.queues.guarantees[queue.name]
     # Each restricted field with what usage it allows beyond its value: a borrowing limit counts from the guarantee.
     fields = (
         [("userLimits", parse_amounts(spec.user_limits), {})]

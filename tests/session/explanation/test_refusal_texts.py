@@ -339,6 +339,19 @@ def test_gang_above_guarantee_and_borrowing_limit_is_told_about_both():
     )
 
 
+def test_borrowing_limit_is_raised_beyond_the_guarantees_of_the_children():
+    snapshot = cluster(
+        nodes(4, gpu=8),
+        gang("large", 12, queue="x"),
+        queues=(
+            queue("cohort", borrowing_limit={GPU: "2"}),
+            queue("x", parent="cohort", guarantee={GPU: "8"}),
+        ),
+    )
+    change = explained(snapshot)["team/large"].relaxation
+    assert change == "raise the borrowingLimit of queue cohort by 2 to 4 nvidia.com/gpu"
+
+
 def test_limit_that_others_use_is_not_the_reason_why_a_gang_that_no_rack_holds_can_never_start():
     tree = gang("two-kinds", 2, 3, requests=EIGHT, queue="q", topology={"required": "rack"})
     tree = replace(tree, pods=(*tree.pods, pod("small", group="two-kinds", gpu=7)))

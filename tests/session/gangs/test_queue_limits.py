@@ -111,6 +111,17 @@ def test_a_queue_borrows_no_more_than_its_borrowing_limit_above_its_guarantee():
     assert len(decision.assignments) == 3
 
 
+@pytest.mark.parametrize("borrowed, started", [("0", 8), ("4", 12)])
+def test_borrowing_limit_of_a_queue_without_a_guarantee_counts_from_those_of_its_children(borrowed, started):
+    queues = (
+        queue("cohort", borrowingLimit={GPU: borrowed}),
+        queue("x", parent="cohort", guarantee={GPU: "4"}),
+        queue("y", parent="cohort", guarantee={GPU: "4"}),
+    )
+    gangs = (gang(f"x{at}", 1, queue="x") for at in range(16))
+    assert len(schedule(cluster(nodes(2, gpu=8), *gangs, queues=queues)).assignments) == started
+
+
 @pytest.mark.parametrize("asked", [8, 1])
 def test_capacity_that_a_queue_does_not_lend_stays_free_for_it(asked):
     queues = (
