@@ -166,7 +166,7 @@ def create_workload_of_run(run: PlannedRun) -> Workload:
     failures = run.cluster.failures
     if failures is None or made.outages or not made.arrivals:
         return made
-    last = max(arrival.time + arrival.runtime for arrival in made.arrivals)
+    last = max(arrival.time + arrival.remaining for arrival in made.arrivals)
     between, repair = failures.hours_between * HOUR, failures.hours_to_repair * HOUR
     period = (made.arrivals[0].time, last)
     return replace(made, outages=sample_outages(cluster.nodes, between, repair, period, run.seed))

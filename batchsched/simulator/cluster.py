@@ -74,7 +74,7 @@ class SimulatedGang:
       started: seconds since 1970 at which the gang's minimum was bound; None while it is pending.
       ended: seconds since 1970 at which the gang finished.
       restarts: number of kills; a completion that was scheduled before the last kill is ignored.
-      lost: seconds of run time that kills discarded.
+      lost: seconds of run time that kills discarded, including those that elapsed before the arrival.
       evicted: number of the gang's pods that decisions evicted.
       placements: (node, number of GPUs, or of pods if the gang has no GPUs) of the gang's last run.
     """
@@ -91,10 +91,15 @@ class SimulatedGang:
     evicted: int = 0
     placements: tuple[tuple[str, int], ...] = ()
 
+    @property
+    def remaining(self) -> int:
+        """Seconds of the run time that are left at the gang's last start: all of them if it was killed before."""
+        return self.arrival.runtime if self.restarts else self.arrival.remaining
+
     def record_kill(self, now: int) -> None:
-        """Record that the gang was killed, and add its run time since the last start to the lost time."""
+        """Record that the gang was killed, and add its run time since it began to the lost time."""
         if self.started is not None:
-            self.lost += now - self.started
+            self.lost += now - self.started + (0 if self.restarts else self.arrival.elapsed)
             self.started = None
             self.restarts += 1
 

@@ -34,7 +34,7 @@ class GangRecord:
       placements: (node, number of units) in the order of the decision; a unit is a device if the gang requests
         devices, otherwise a pod.
       restarts: number of times that it was killed and queued again.
-      lost: seconds of run time that kills discarded.
+      lost: seconds of run time that kills discarded, including those before the simulation.
       evicted: number of its pods that decisions evicted, including pods that had to end with them.
       refusal: why the gang never finished, as `decide` states it for the cluster after the last event; None for a
         finished gang.

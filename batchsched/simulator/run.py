@@ -169,7 +169,7 @@ class _Run:
                     self._foreseen.discard(now)
 
     def _will_end(self, gang: SimulatedGang, now: int) -> None:
-        end = now + gang.arrival.runtime
+        end = now + gang.remaining
         self._foresee(end, SimulationEventKind.END, gang.number, gang.restarts)
 
     def _schedule(self, now: int) -> None:

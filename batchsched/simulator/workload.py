@@ -48,13 +48,15 @@ class GangArrival:
       time: seconds since 1970.
       runtime: seconds for which the gang runs after its minimum was bound.
       group: the PodGroup of the gang; None for a single pod.
-      pods: the pods of the gang, in order. If pods are already bound, the gang started before the simulation.
+      pods: the pods of the gang, in order. If its minimum is already bound, the gang started before the simulation.
+      elapsed: seconds of the run time that elapsed before the arrival. A gang that is killed runs them again.
     """
 
     time: int
     runtime: int
     group: PodGroup | None
     pods: tuple[Pod, ...]
+    elapsed: int = 0
 
     @property
     def key(self) -> str:
@@ -70,6 +72,11 @@ class GangArrival:
     def min_member(self) -> int:
         """The number of pods that must be bound before the gang runs."""
         return self.group.effective_min_member if self.group is not None else 1
+
+    @property
+    def remaining(self) -> int:
+        """Seconds of the run time that are left at the arrival."""
+        return max(0, self.runtime - self.elapsed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,9 +193,10 @@ def split_gpus_into_pods(gpus: int, gpus_per_node: int) -> tuple[tuple[int, int]
 def workload_of_snapshot(snapshot: Snapshot, start: float, runtime: int, name: str) -> Workload:
     """Create a workload from a snapshot of a cluster, for a simulation that begins at `start`.
 
-    Gangs run for their expectedRuntimeSeconds. Running gangs are present from the start with their remaining run
-    time. Pending gangs are present from the start, or arrive at the creation time of their PodGroup, if that is
-    later. Bound pods that belong to no gang of the scheduler remain forever.
+    Gangs run for their expectedRuntimeSeconds. Running gangs are present from the start, and end after the rest of
+    their run time; if they are killed, they run again for the whole of it. Pending gangs are present from the start,
+    or arrive at the creation time of their PodGroup, if that is later. Bound pods that belong to no gang of the
+    scheduler remain forever.
 
     Args:
       snapshot: the cluster.
@@ -241,9 +249,11 @@ def _present_gang(group: PodGroup | None, pods: list[Pod], begin: int, runtime: 
     whole = runtime if expected_runtime is None else expected_runtime
     bound = [pod for pod in pods if pod.node]
     if bound:
+        present = GangArrival(begin, whole, group, tuple(pods))
+        if len(bound) < present.min_member:
+            return present
         since = min(parse_timestamp(pod.status.start_time, float(begin)) for pod in bound)
-        remaining = max(0, ceil(since + whole - begin))
-        return GangArrival(begin, remaining, group, tuple(pods))
+        return replace(present, elapsed=max(0, floor(begin - since)))
     created = (
         group.creation_time if group is not None else parse_timestamp(pods[0].metadata.creation_timestamp)
     )

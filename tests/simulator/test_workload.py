@@ -15,6 +15,7 @@ from batchsched.lab.simulation import simulate
 from batchsched.simulator.cluster import SimulatedPodBuilder
 from batchsched.simulator.run import RunSettings
 from batchsched.simulator.workload import (
+    NodeOutage,
     TraceGang,
     create_nodes,
     create_pod_spec,
@@ -70,6 +71,27 @@ def test_a_running_gang_ends_after_its_remaining_time_and_the_next_starts():
         ("default/a", 1000, 1030),
         ("default/b", 1030, 1040),
     ]
+
+
+def test_a_running_gang_that_is_killed_loses_all_its_work_and_runs_again_from_the_beginning():
+    first = running(gang("a", 1, 50), 980, ("node-0",))
+    made = workload_of_snapshot(snapshot(first), 1000.0, 99, "given")
+    outages = (NodeOutage("node-0", 1010), NodeOutage("node-1", 1015), NodeOutage("node-2", 1015))
+    result = simulate(replace(made, outages=outages), PROFILE, RunSettings("fcfs"))
+    (record,) = result.gangs
+    assert (record.runtime, record.started, record.ended) == (50, 1015, 1065)
+    assert (record.restarts, record.lost) == (2, 30 + 5)
+
+
+def test_a_gang_with_fewer_bound_pods_than_its_minimum_has_not_begun_to_run():
+    whole = gang("a", 2, 50)
+    partly = replace(
+        whole, pods=(*running(replace(whole, pods=whole.pods[:1]), 980, ("node-0",)).pods, whole.pods[1])
+    )
+    result = simulate(
+        workload_of_snapshot(snapshot(partly), 1000.0, 99, "given"), PROFILE, RunSettings("fcfs")
+    )
+    assert [(one.started, one.ended) for one in result.gangs] == [(1000, 1050)]
 
 
 def test_pods_of_other_schedulers_stay_and_use_their_node():
