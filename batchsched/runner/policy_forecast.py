@@ -163,13 +163,15 @@ def build_forecast_input(
     running: list[RunningGangUsage] = []
     for identity in sorted(tables.running):
         gang = tables.running_gang(tables.running[identity])
+        # The time of the tables is that of the last session.
+        end = tables.running[identity].expected_end(now)
         # A gang without an expected end keeps its resources; its nodes offer only what is free.
-        if not math.isfinite(gang.end):
+        if not math.isfinite(end):
             continue
         held = np.zeros_like(capacity)
         np.add.at(held, pool_of_node[gang.nodes], gang.requests)
         capacity += held
-        remaining = max(1, math.ceil(gang.end - now))
+        remaining = max(1, math.ceil(end - now))
         running += [
             RunningGangUsage(f"pool-{pool}", remaining, _amounts(tables, held[pool]))
             for pool in np.flatnonzero(held.any(axis=1)).tolist()

@@ -401,6 +401,22 @@ async def test_head_that_rests_keeps_its_start_from_gangs_that_come_later(select
     assert [one.pod_group for one in town.profile_scheduler.reservations] == ["team/head"]
 
 
+@pytest.mark.parametrize("backfill", ["easy", "kept"])
+async def test_head_keeps_its_start_behind_a_gang_that_was_just_bound(backfill):
+    snapshot = cluster(
+        nodes(2, gpu=1),
+        gang("first", 1, age=90, expectedRuntimeSeconds=600),
+        gang("head", 2, age=50, expectedRuntimeSeconds=600),
+    )
+    settings = profile(selection="ordered", policy={"name": "fcfs"}, backfill=backfill, promiseSlowdown=1)
+    town = Town(snapshot, settings)
+    await town.turns(2)
+    town.add(gang("long", 1, expectedRuntimeSeconds=36_000))
+    await town.turns(3)
+    assert set(town.bound) == {"first-0"}
+    assert [one.pod_group for one in town.profile_scheduler.reservations] == ["team/head"]
+
+
 def claiming(name: str, claim: str) -> Pod:
     source = PersistentVolumeClaimVolumeSource(claim_name=claim)
     return pod(name, spec={"volumes": (Volume(name="data", persistent_volume_claim=source),)})

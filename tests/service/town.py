@@ -363,6 +363,12 @@ class Town:
         for pod in pods:
             self.cache.put(with_gang_labels(self.server.keep(pod)))
 
+    def add(self, created: Snapshot) -> None:
+        """Let the PodGroups and pods of a snapshot be created."""
+        for group in created.pod_groups:
+            self.cache.put(group)
+        self.make(created.pods)
+
     def delete(self, name: str) -> None:
         self.cache.remove(self.server.pods.pop(f"team/{name}"))
 

@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.api.core.metadata import format_timestamp
-from batchsched.api.core.pod import Pod
+from batchsched.api.core.pod import Pod, PodStatus
 from batchsched.api.decision import Reservation
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.session.reservations import ReservationRules, ReservedHead, compute_head_reservation
+from batchsched.session.session import Session
 from tests.session.clusters import on
 from tests.session.preemption.running import evicted, wanting
 from tests.session.preemption.running import running as running_gang
@@ -77,6 +78,38 @@ def test_overdue_ends_count_as_now():
     _, found = shadow(snapshot, "team/head")
     assert found is not None
     assert found.start == NOW
+
+
+def not_started(snapshot: Snapshot) -> Snapshot:
+    """The same pods on their nodes, before a kubelet has accepted any of them."""
+    pods = (msgspec.structs.replace(one, status=PodStatus(phase="Pending")) for one in snapshot.pods)
+    return replace(snapshot, pods=tuple(pods))
+
+
+@pytest.mark.parametrize("selection", ["ordered", "weight"])
+def test_gang_without_a_start_counts_as_started_at_the_time_of_each_session(selection: str):
+    snapshot = cluster(
+        nodes(2, gpu=1),
+        not_started(running("a", 600, "n0")),
+        gang("head", 2, age=50),
+        gang("long", 1, expectedRuntimeSeconds=36_000),
+    )
+    session = Session(snapshot, profile(selection=selection, policy={"name": "fcfs"}, backfill="easy"))
+    for now in (NOW, NOW + 30):
+        decision = session.decide(now, 0)
+        assert placed(decision) == {}
+        assert decision.reservations == (
+            Reservation(pod_group="team/head", start=format_timestamp(now + 600)),
+        )
+
+
+def test_gang_with_one_started_pod_ends_after_its_expected_runtime():
+    begun, fresh = running("a", 600, "n0", "n1").pods
+    late = not_started(Snapshot(pods=(fresh,))).pods
+    one_gang = replace(running("a", 600, "n0", "n1"), pods=(begun, *late))
+    _, found = shadow(cluster(nodes(2, gpu=1), one_gang, gang("head", 1)), "team/head")
+    assert found is not None
+    assert found.start == BEGUN + 600
 
 
 def test_room_of_all_gangs_that_end_at_the_reserved_start_is_free():
@@ -167,17 +200,6 @@ def test_start_on_nodes_of_one_slot_equals_that_of_easy_backfilling(sizes: list[
         assert found.start == BEGUN + start
         column = there.inputs.tables.node_table.column[GPU]
         assert int(np.maximum(0, found.free[:, column]).sum()) == available
-
-
-def test_running_gang_without_a_start_time_never_ends():
-    late = msgspec.structs.replace(on(pod("r", group="run", gpu=1), "n0"), status=pod("x").status)
-    snapshot = cluster(
-        nodes(1, gpu=1),
-        Snapshot(pods=(late,), pod_groups=(group("run", 1, expectedRuntimeSeconds=100),)),
-        gang("head", 1),
-    )
-    _, found = shadow(snapshot, "team/head")
-    assert found is None
 
 
 def test_gang_that_outlasts_the_reservation_uses_nodes_that_the_head_does_not():

@@ -206,17 +206,22 @@ class GangState:
         return self.group is not None and not self.pending and not self.to_pod_counts().has_enough_pods
 
     @property
-    def expected_end(self) -> float:
-        """The gang's expected end (seconds since 1970): first pod start + run time; infinity if unknown."""
-        estimate = self.group.spec.expected_runtime_seconds if self.group is not None else None
-        if estimate is None:
-            return math.inf
+    def start_of_first_pod(self) -> float:
+        """The first start of a bound pod, in seconds since 1970; infinity if no kubelet has accepted one yet."""
         # A pod on an unknown node frees no room when it ends.
         on_nodes = (pod for pod, node in self.bound.values() if node >= 0)
-        return (
-            min((parse_timestamp(pod.status.start_time, math.inf) for pod in on_nodes), default=math.inf)
-            + estimate
-        )
+        return min((parse_timestamp(pod.status.start_time, math.inf) for pod in on_nodes), default=math.inf)
+
+    def expected_end(self, now: float) -> float:
+        """Return the gang's expected end (seconds since 1970): first pod start + run time; infinity if unknown.
+
+        If no kubelet has accepted one of the bound pods yet, the gang counts as started at `now`: it was just bound.
+        """
+        estimate = self.group.spec.expected_runtime_seconds if self.group is not None else None
+        if estimate is None or all(node < 0 for _, node in self.bound.values()):
+            return math.inf
+        start = self.start_of_first_pod
+        return (start if math.isfinite(start) else now) + estimate
 
     def update_node_indexes(self, index: Mapping[str, int]) -> None:
         """Look up the node indexes of the gang's bound pods again, after nodes were added or removed."""
@@ -447,6 +452,7 @@ class RunningGang:
       total: [R] their sum.
       priority: the gang's priority.
       terminating: True if some of its pods are being deleted.
+      started: False if no kubelet has accepted one of its pods yet; then `end` holds for one session only.
     """
 
     end: float
@@ -455,6 +461,7 @@ class RunningGang:
     total: IntArray
     priority: int = 0
     terminating: bool = False
+    started: bool = True
 
     @classmethod
     def from_requests(

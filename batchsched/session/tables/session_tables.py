@@ -504,10 +504,11 @@ class SessionTables:
 
     def running_gang(self, members: GangState) -> RunningGang:
         """Return the resources that the bound pods of a gang use on each node, and the expected end of the gang."""
-        if members.cache.running is None:
+        running = members.cache.running
+        if running is None:
             bound = [(pod, node) for pod, node in members.bound.values() if node >= 0]
-            members.cache.running = RunningGang.from_requests(
-                members.expected_end,
+            running = RunningGang.from_requests(
+                members.expected_end(self.node_table.now),
                 [node for _, node in bound],
                 [self.request_vector(pod) for pod, _ in bound],
                 len(self.node_table.resources),
@@ -516,7 +517,12 @@ class SessionTables:
                 ),
                 terminating=any(pod.terminating for pod, _ in bound),
             )
-        return members.cache.running
+            running = replace(running, started=math.isfinite(members.start_of_first_pod))
+            members.cache.running = running
+        elif not running.started:
+            # It counts as started in this session, whatever the time of the session that filled the cache.
+            running = replace(running, end=members.expected_end(self.node_table.now))
+        return running
 
     def dominant_share(self, requests: IntArray) -> float:
         """Return the dominant share of requests: their largest fraction of the total cpu, memory or GPUs."""
