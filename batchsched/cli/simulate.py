@@ -257,7 +257,7 @@ def manifests(
     reading = read_snapshot_from_files(cluster_files, settings)
     print_warnings([f"warning: {warning}" for warning in reading.warnings])
     name = ", ".join(str(file) for file in files)
-    prepared = workload_of_snapshot(reading.snapshot, settings.now, runtime, name)
+    prepared = workload_of_snapshot(reading.snapshot, chosen.scheduler_name, settings.now, runtime, name)
     plan = SimulationPlan(
         name, [_workload(name)], policy or (), chosen, {}, seed, session_interval, prepared=prepared
     )

@@ -204,10 +204,14 @@ def _from_source(run: PlannedRun) -> Workload:
     if spec.manifests is not None:
         settings = SessionSettings(run.profile, spec.manifests.now)
         snapshot = read_snapshot_from_files(read_cluster_files(spec.manifests.files), settings).snapshot
-        return workload_of_snapshot(snapshot, spec.manifests.now, spec.manifests.runtime, name)
+        return workload_of_snapshot(
+            snapshot, run.profile.scheduler_name, spec.manifests.now, spec.manifests.runtime, name
+        )
     if spec.session is not None:
         record = read_session(spec.session.file)
-        return workload_of_snapshot(record.snapshot, record.now, spec.session.runtime, name)
+        # The pods of the recorded session name its scheduler, whatever name the profiles of the scenario have.
+        scheduler_name = record.profile.scheduler_name
+        return workload_of_snapshot(record.snapshot, scheduler_name, record.now, spec.session.runtime, name)
     return _generate(spec, run)
 
 

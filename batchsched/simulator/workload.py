@@ -190,7 +190,9 @@ def split_gpus_into_pods(gpus: int, gpus_per_node: int) -> tuple[tuple[int, int]
     return tuple((size, count) for size, count in ((gpus_per_node, whole), (rest, 1)) if size and count)
 
 
-def workload_of_snapshot(snapshot: Snapshot, start: float, runtime: int, name: str) -> Workload:
+def workload_of_snapshot(
+    snapshot: Snapshot, scheduler_name: str, start: float, runtime: int, name: str
+) -> Workload:
     """Create a workload from a snapshot of a cluster, for a simulation that begins at `start`.
 
     Gangs run for their expectedRuntimeSeconds. Running gangs are present from the start, and end after the rest of
@@ -200,6 +202,8 @@ def workload_of_snapshot(snapshot: Snapshot, start: float, runtime: int, name: s
 
     Args:
       snapshot: the cluster.
+      scheduler_name: the scheduler name of the profile. Bound single pods with another one are pods of other
+        schedulers.
       start: start of the simulation in seconds since 1970.
       runtime: run time in seconds of gangs without an expected run time.
       name: name of the workload in reports.
@@ -213,7 +217,7 @@ def workload_of_snapshot(snapshot: Snapshot, start: float, runtime: int, name: s
         key = f"{pod.namespace}/{pod.labels.get(POD_GROUP_LABEL, '')}"
         if key in groups:
             pods_of[key].append(pod)
-        elif pod.node and pod.spec.scheduler_name != SCHEDULER_NAME:
+        elif pod.node and pod.spec.scheduler_name != scheduler_name:
             lasting.append(pod)
         else:
             alone.append(pod)

@@ -5,6 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from batchsched.api.core.metadata import ObjectMeta
+from batchsched.api.core.pod import Pod, PodSpec
+from batchsched.api.decision import Decision
+from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput
 from batchsched.lab.plan import PlannedRun, plan_runs
@@ -24,6 +28,7 @@ from batchsched.lab.simulation import (
     simulate_run,
 )
 from batchsched.lab.workers import open_workers
+from batchsched.record.file import SessionRecord, write_session_file
 from tests.lab.scenarios import written
 
 GENERATED = WorkloadSpec(name="drawn", generate=GeneratedSource(gangs=15))
@@ -173,6 +178,23 @@ def test_manifests_and_recorded_sessions_bring_their_own_cluster(tmp_path):
     (recorded, _) = made(tmp_path, {"session": {"file": "monday.json.gz"}})
     assert given.cluster.nodes == recorded.cluster.nodes
     assert {one.key for one in given.arrivals} == {one.key for one in recorded.arrivals}
+
+
+def test_pods_of_a_recorded_session_are_those_of_its_own_scheduler(tmp_path):
+    pods = tuple(
+        Pod(
+            metadata=ObjectMeta(name=name, namespace="default"),
+            spec=PodSpec(scheduler_name=name, node_name="n1"),
+        )
+        for name in ("mine", "other")
+    )
+    record = SessionRecord(
+        Snapshot(pods=pods), Profile(scheduler_name="mine"), now=7.0, seed=0, decision=Decision()
+    )
+    write_session_file(tmp_path / "monday.json.gz", record)
+    (workload, _) = made(tmp_path, {"session": {"file": "monday.json.gz"}})
+    assert [arrival.key for arrival in workload.arrivals] == ["default/mine"]
+    assert [pod.key for pod in workload.cluster.pods] == ["default/other"]
 
 
 def test_queues_of_the_scenario_replace_those_of_the_workload(tmp_path):

@@ -2,11 +2,12 @@ import gzip
 import itertools
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from batchsched.api.core.device import AllocationResult
 from batchsched.api.core.metadata import ObjectMeta, format_timestamp
-from batchsched.api.core.pod import Pod, PodSpec, PodStatus
+from batchsched.api.core.pod import SCHEDULER_NAME, Pod, PodSpec, PodStatus
 from batchsched.api.pod_devices import PodDevices, ReservedClaimDevices, ReservedPodDevices
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
@@ -42,6 +43,10 @@ def snapshot(*gangs, slots=4, pods=()):
     )
 
 
+def workload_of(cluster, start=1000.0, runtime=99, scheduler_name=SCHEDULER_NAME):
+    return workload_of_snapshot(cluster, scheduler_name, start, runtime, "given")
+
+
 def running(one, since, places):
     kubelet = SimulatedPodBuilder()
     pods = tuple(kubelet.running_pod(pod, node, since) for pod, node in zip(one.pods, places, strict=True))
@@ -49,23 +54,23 @@ def running(one, since, places):
 
 
 def test_pending_gangs_arrive_at_the_start_and_run_for_their_expected_runtime():
-    made = workload_of_snapshot(snapshot(gang("a", 2, 50)), 1000.0, 99, "given")
+    made = workload_of(snapshot(gang("a", 2, 50)))
     assert [(one.time, one.runtime, one.key) for one in made.arrivals] == [(1000, 50, "default/a")]
 
 
 def test_gangs_without_expected_runtime_run_for_the_default():
-    made = workload_of_snapshot(snapshot(gang("a", 2, None)), 1000.0, 99, "given")
+    made = workload_of(snapshot(gang("a", 2, None)))
     assert made.arrivals[0].runtime == 99
 
 
 def test_a_gang_of_the_future_arrives_at_its_creation_time():
-    made = workload_of_snapshot(snapshot(gang("a", 2, 5, at=1500)), 1000.0, 99, "given")
+    made = workload_of(snapshot(gang("a", 2, 5, at=1500)))
     assert made.arrivals[0].time == 1500
 
 
 def test_a_running_gang_ends_after_its_remaining_time_and_the_next_starts():
     first = running(gang("a", 3, 50), 980, ("node-0", "node-1", "node-2"))
-    made = workload_of_snapshot(snapshot(first, gang("b", 2, 10)), 1000.0, 99, "given")
+    made = workload_of(snapshot(first, gang("b", 2, 10)))
     result = simulate(made, PROFILE, RunSettings("fcfs"))
     assert [(one.key, one.started, one.ended) for one in result.gangs] == [
         ("default/a", 1000, 1030),
@@ -75,7 +80,7 @@ def test_a_running_gang_ends_after_its_remaining_time_and_the_next_starts():
 
 def test_a_running_gang_that_is_killed_loses_all_its_work_and_runs_again_from_the_beginning():
     first = running(gang("a", 1, 50), 980, ("node-0",))
-    made = workload_of_snapshot(snapshot(first), 1000.0, 99, "given")
+    made = workload_of(snapshot(first))
     outages = (NodeOutage("node-0", 1010), NodeOutage("node-1", 1015), NodeOutage("node-2", 1015))
     result = simulate(replace(made, outages=outages), PROFILE, RunSettings("fcfs"))
     (record,) = result.gangs
@@ -88,9 +93,7 @@ def test_a_gang_with_fewer_bound_pods_than_its_minimum_has_not_begun_to_run():
     partly = replace(
         whole, pods=(*running(replace(whole, pods=whole.pods[:1]), 980, ("node-0",)).pods, whole.pods[1])
     )
-    result = simulate(
-        workload_of_snapshot(snapshot(partly), 1000.0, 99, "given"), PROFILE, RunSettings("fcfs")
-    )
+    result = simulate(workload_of(snapshot(partly)), PROFILE, RunSettings("fcfs"))
     assert [(one.started, one.ended) for one in result.gangs] == [(1000, 1050)]
 
 
@@ -100,7 +103,7 @@ def test_pods_of_other_schedulers_stay_and_use_their_node():
         spec=PodSpec(node_name="node-0", containers=SPEC.containers),
         status=PodStatus(phase="Running"),
     )
-    made = workload_of_snapshot(snapshot(gang("a", 4, 50), pods=(other,)), 0.0, 99, "given")
+    made = workload_of(snapshot(gang("a", 4, 50), pods=(other,)), start=0.0)
     result = simulate(made, PROFILE, RunSettings("fcfs"))
     assert made.cluster.pods == (other,)
     assert result.metrics().unfinished == 1
@@ -112,7 +115,7 @@ def test_a_single_pod_is_a_gang_of_one():
         metadata=ObjectMeta(name="one", namespace="default", creation_timestamp=format_timestamp(7)),
         spec=SPEC,
     )
-    made = workload_of_snapshot(snapshot(pods=(alone,)), 0.0, 30, "given")
+    made = workload_of(snapshot(pods=(alone,)), start=0.0, runtime=30)
     result = simulate(made, PROFILE, RunSettings("fcfs"))
     assert [(one.key, one.started, one.ended) for one in result.gangs] == [("default/one", 7, 37)]
 
@@ -125,20 +128,34 @@ def reserved(one):
 
 def test_gangs_that_rested_in_a_recorded_session_run_in_its_simulation():
     recorded = replace(snapshot(gang("a", 2, 50)), resting=("default/a",))
-    result = simulate(workload_of_snapshot(recorded, 1000.0, 99, "given"), PROFILE, RunSettings("fcfs"))
+    result = simulate(workload_of(recorded), PROFILE, RunSettings("fcfs"))
     assert [(one.started, one.ended) for one in result.gangs] == [(1000, 1050)]
 
 
 def test_refused_evictions_of_a_recorded_session_protect_no_pod_in_its_simulation():
     first = running(gang("a", 1, 50), 980, ("node-0",))
     recorded = replace(snapshot(first), refused_evictions=(first.pods[0].key,))
-    assert workload_of_snapshot(recorded, 1000.0, 99, "given").cluster.refused_evictions == ()
+    assert workload_of(recorded).cluster.refused_evictions == ()
 
 
 def test_of_the_devices_that_a_recorded_session_reserved_only_those_of_bound_pods_stay_in_use():
     bound, waiting = running(gang("a", 1, 50), 980, ("node-0",)), gang("b", 1, 50)
     recorded = replace(snapshot(bound, waiting), pod_devices=(reserved(bound), reserved(waiting)))
-    assert workload_of_snapshot(recorded, 1000.0, 99, "given").cluster.pod_devices == (reserved(bound),)
+    assert workload_of(recorded).cluster.pod_devices == (reserved(bound),)
+
+
+def test_single_pods_of_a_profile_with_another_scheduler_name_end_and_make_room():
+    spec = msgspec.structs.replace(SPEC, scheduler_name="mine")
+    alone = Pod(metadata=ObjectMeta(name="one", namespace="default"), spec=spec)
+    made = workload_of(
+        snapshot(gang("a", 1, 50), slots=1, pods=(SimulatedPodBuilder().running_pod(alone, "node-0", 1000),)),
+        scheduler_name="mine",
+    )
+    result = simulate(made, PROFILE, RunSettings("fcfs"))
+    assert [(one.key, one.started, one.ended) for one in result.gangs] == [
+        ("default/a", 1099, 1149),
+        ("default/one", 1000, 1099),
+    ]
 
 
 NODES = create_nodes(20, {"cpu": "1"})
