@@ -183,6 +183,24 @@ class Reporter:
             note = f"{refusal.reason}: {refusal_text(refusal)}"
             self.recorder.record_series(PendingEvent(target, "GangRefused", "Scheduling", note, warning=True))
 
+    def record_kept_queue(self, key: str, queue_of_owner: str | None) -> None:
+        """Record an Event for a PodGroup that keeps its queue although its owner names another one.
+
+        This method is the callback `on_kept_queue` of `PodGroupWriter`.
+
+        Args:
+          key: the `namespace/name` of the PodGroup.
+          queue_of_owner: the queue that its owner names; None if the owner names none.
+        """
+        group = self._cache.get(POD_GROUPS, key)
+        if group is None:
+            return
+        target = object_reference(POD_GROUP_RESOURCE, group.namespace, group.name, group.metadata.uid)
+        named = f"the queue {queue_of_owner}" if queue_of_owner is not None else "no queue"
+        kept = f"the queue {group.spec.queue}" if group.spec.queue is not None else "its present queue"
+        note = f"its owner names {named}; the gang keeps {kept} as long as one of its pods has a node"
+        self.recorder.record_series(PendingEvent(target, "QueueKept", "Scheduling", note, warning=True))
+
     def publish_due_messages(self) -> None:
         """Write the messages about refused gangs that were held back and are now due."""
         self._report(

@@ -41,6 +41,24 @@ class PodGroupIndex:
         """Return the PodGroups of one origin, such as users or the pod grouper, by `namespace/name`."""
         return self._by_origin[origin]
 
+    def derived_pod_group(self, key: str) -> PodGroup | None:
+        """Return the derived PodGroup of this `namespace/name`, or None if its owner needs none.
+
+        While pods of the gang have nodes, the API server refuses another queue. So the PodGroup has the queue of its
+        copy in the API until then, whatever queue the owner names.
+        """
+        derived, written = self._by_origin[DERIVED].get(key), self._by_origin[WRITTEN].get(key)
+        has_placed_pods = written is not None and written.status is not None and written.status.placed > 0
+        if (
+            derived is None
+            or written is None
+            or not has_placed_pods
+            or derived.spec.queue == written.spec.queue
+        ):
+            return derived
+        spec = derived.spec.model_copy(update={"queue": written.spec.queue})
+        return derived.model_copy(update={"spec": spec})
+
     def put(self, origin: int, group: PodGroup) -> None:
         """Add or update a PodGroup of one origin, such as users, the pod grouper or another scheduler."""
         self._by_origin[origin][group.key] = group
@@ -79,7 +97,8 @@ class PodGroupIndex:
         # The writer of its status must name the object in the API.
         identity = {"uid": written.metadata.uid, "generation": written.metadata.generation}
         meta = group.metadata.model_copy(update=identity)
-        return group.model_copy(update={"metadata": meta, "status": written.status})
+        derived = self.derived_pod_group(key) or group
+        return derived.model_copy(update={"metadata": meta, "status": written.status})
 
 
 class PodGroupStore:

@@ -7,7 +7,7 @@ API server supports that (1.35 and later), and otherwise by a patch some seconds
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from batchsched.api.crd.base import API_VERSION
@@ -27,11 +27,18 @@ TURN_SECONDS: Final = 0.5
 LABEL_DELAY_SECONDS: Final = 3.0
 """Age at which a missing label is patched. Most pods are bound earlier, and receive it with the binding."""
 RETRY_SECONDS: Final = 5.0
-NOT_INSTALLED_SECONDS: Final = 60.0
-"""Seconds between two attempts while the kind PodGroup is not installed."""
+REFUSED_SECONDS: Final = 60.0
+"""Seconds between two attempts if the kind PodGroup is not installed, or if the API server refuses a PodGroup."""
 _FORBIDDEN: Final = 403
+_NOT_FOUND: Final = 404
+_CONFLICT: Final = 409
+_INVALID: Final = 422
 _MAX_CONCURRENT_WRITES: Final = 16
 """A low number, so that bindings are not delayed."""
+
+
+def do_nothing_on_kept_queue(_key: str, _queue_of_owner: str | None) -> None:
+    """Do nothing; this is the default callback for a PodGroup that keeps its queue."""
 
 
 class PodGroupWriter:
@@ -43,6 +50,8 @@ class PodGroupWriter:
       writer: sends the writes.
       clock: the current time.
       patch_pods: whether pods that are pending for some seconds are labelled; otherwise only their binding labels them.
+      on_kept_queue: is called once if the owner of a PodGroup names another queue while pods of the gang have nodes,
+        with the `namespace/name` of the PodGroup and the queue that the owner names.
     """
 
     def __init__(
@@ -53,14 +62,20 @@ class PodGroupWriter:
         clock: Clock,
         *,
         patch_pods: bool = True,
+        on_kept_queue: Callable[[str, str | None], None] = do_nothing_on_kept_queue,
     ) -> None:
         self._groups = groups
         self._members = members
         self._writer = writer
         self._clock = clock
         self._patch_pods = patch_pods
+        self._on_kept_queue = on_kept_queue
         self._may_patch_pods = True
         self._due: dict[str, float] = {}
+        self._logged: dict[str, str] = {}
+        """By PodGroup: the message of its last attempt, if that failed."""
+        self._kept_queues: dict[str, tuple[str, str | None]] = {}
+        """By PodGroup with a queue that its owner no longer names: its uid, and the queue that the owner names."""
         self._since: dict[str, float] = {}
 
     async def run(self) -> None:
@@ -97,31 +112,51 @@ class PodGroupWriter:
         return sorted(key for key, since in self._since.items() if now - since >= LABEL_DELAY_SECONDS)
 
     async def _write_group(self, key: str, now: float) -> None:
-        namespace, _, name = key.partition("/")
-        derived, written = (
-            self._groups.groups_of_origin(DERIVED).get(key),
-            self._groups.groups_of_origin(WRITTEN).get(key),
-        )
+        logged = self._logged.pop(key, "")
+        self._report_kept_queue(key)
         if key in self._groups.groups_of_origin(FROM_USERS):
             return  # a user created it
         try:
-            if derived is not None and written is None:
-                await self._writer.create(PODGROUPS, namespace, self._manifest(derived))
-            elif derived is not None and written is not None:
-                if derived.spec != written.spec:
-                    await self._writer.patch(PODGROUPS, namespace, name, {"spec": _patch(derived.spec)})
-            elif written is not None and self._members.owner_of_group(written) is not None:
-                # The owner exists and no longer needs it. If the owner was deleted, it is garbage collected.
-                await self._writer.delete(PODGROUPS, namespace, name, written.metadata.uid)
+            await self._create_update_or_delete(key)
         except BatchschedError as error:
             status = error.status if isinstance(error, ApiError) else 0
-            if status == 409:  # it exists already, and the watch will deliver it
+            if status == _CONFLICT:  # it exists already, and the watch will deliver it
                 return
-            level, delay = logging.WARNING, RETRY_SECONDS
-            if status == 404:
-                level, delay = logging.INFO, NOT_INSTALLED_SECONDS
-            _LOG.log(level, "PodGroup %s was not written: %s", key, error)
-            self._due[key] = now + delay
+            self._due[key] = now + (REFUSED_SECONDS if status in (_NOT_FOUND, _INVALID) else RETRY_SECONDS)
+            self._logged[key] = str(error)
+            if str(error) != logged:
+                level = logging.INFO if status == _NOT_FOUND else logging.WARNING
+                _LOG.log(level, "PodGroup %s was not written: %s", key, error)
+
+    async def _create_update_or_delete(self, key: str) -> None:
+        """Make the PodGroup in the API equal to the derived one.
+
+        Raises:
+          BatchschedError: the API server refused the write, or could not be reached.
+        """
+        namespace, _, name = key.partition("/")
+        derived = self._groups.derived_pod_group(key)
+        written = self._groups.groups_of_origin(WRITTEN).get(key)
+        if derived is not None and written is None:
+            await self._writer.create(PODGROUPS, namespace, self._manifest(derived))
+        elif derived is not None and written is not None:
+            if derived.spec != written.spec:
+                await self._writer.patch(PODGROUPS, namespace, name, {"spec": _patch(derived.spec)})
+        elif written is not None and self._members.owner_of_group(written) is not None:
+            # The owner exists and no longer needs it. If the owner was deleted, it is garbage collected.
+            await self._writer.delete(PODGROUPS, namespace, name, written.metadata.uid)
+
+    def _report_kept_queue(self, key: str) -> None:
+        """Report a PodGroup with a queue that its owner no longer names, once for each queue that the owner names."""
+        needed, derived = self._groups.groups_of_origin(DERIVED).get(key), self._groups.derived_pod_group(key)
+        written = self._groups.groups_of_origin(WRITTEN).get(key)
+        if needed is None or derived is needed or written is None:
+            self._kept_queues.pop(key, None)
+            return
+        kept = (written.metadata.uid, needed.spec.queue)
+        if self._kept_queues.get(key) != kept:
+            self._kept_queues[key] = kept
+            self._on_kept_queue(key, needed.spec.queue)
 
     async def _write_labels(self, key: str, now: float) -> None:
         labels, pod = self._members.labels.get(key), self._members.pod_without_gang_labels(key)
@@ -144,7 +179,7 @@ class PodGroupWriter:
                     key,
                     error,
                 )
-            elif status not in (404, 409, _FORBIDDEN):
+            elif status not in (_NOT_FOUND, _CONFLICT, _FORBIDDEN):
                 _LOG.warning("labels of %s were not written: %s", key, error)
         else:
             self._may_patch_pods = True

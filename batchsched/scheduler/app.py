@@ -238,6 +238,7 @@ class SchedulerApp:
             self.writer,
             self.clock,
             patch_pods=self.grouping.patch_pods,
+            on_kept_queue=reporter.record_kept_queue,
         )
         group_writing = asyncio.create_task(group_writer.run(), name="pod group writer")
         explaining.start()

@@ -82,6 +82,13 @@ EVENTS: Final = {
         "Scheduling",
         "the gang is pending: the reason, the missing amounts, and a change that would help",
     ),
+    "QueueKept": EventDescription(
+        "PodGroup",
+        "Warning",
+        "Scheduling",
+        "the owner of the PodGroup, such as a Job, names another queue; the gang keeps its queue as long as one of its "
+        "pods has a node",
+    ),
     "SetAside": EventDescription(
         "any kind",
         "Warning",

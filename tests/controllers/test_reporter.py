@@ -107,6 +107,16 @@ async def test_verified_text_has_events_and_the_conditions_of_pod_group_and_pods
     assert {("bert", f"InsufficientResources: {text}"), ("bert-0", pod_message)} <= notes
 
 
+async def test_queue_that_a_gang_keeps_has_an_event_with_both_queues():
+    town = Reported(cluster(nodes(1, gpu=2)))
+    town.cache.put(known(group("bert", 2, queue="research")))
+    town.teller.record_kept_queue("team/bert", "product")
+    assert told(await town.events(), "bert") == {
+        "QueueKept": "its owner names the queue product; the gang keeps the queue research as long as one of its pods "
+        "has a node"
+    }
+
+
 async def test_message_that_was_held_back_is_published_later_without_a_session():
     town = Reported(cluster(nodes(1, gpu=1), gang("bert", 1, 2)))
     await town.turn()

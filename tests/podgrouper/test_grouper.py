@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from batchsched.api.core.pod import POD_GROUP_LABEL, SUB_GROUP_LABEL, Pod
+from batchsched.api.core.pod import POD_GROUP_LABEL, QUEUE_LABEL, SUB_GROUP_LABEL, Pod
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.external.conversion import EXTERNAL_KINDS
 from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME
@@ -442,6 +442,24 @@ def test_the_written_copy_of_a_pod_group_provides_its_uid_and_not_its_spec(world
     assert world.grouper.groups.groups_of_origin(WRITTEN) == {}
     world.groups.remove(taken_over)
     assert (world.group().effective_min_member, world.group().metadata.uid) == (4, "")
+
+
+def test_gang_keeps_its_queue_until_none_of_its_pods_has_a_node(world):
+    def written(placed):
+        meta = {"name": world.of()[0], "namespace": "team", "uid": "u", "labels": {OWNER_LABEL: "some"}}
+        stated = {"spec": {"minMember": 4, "queue": "research"}, "status": {"placed": placed}}
+        return PodGroup.model_validate({"metadata": meta, **stated})
+
+    world.own(job(4, labels={QUEUE_LABEL: "research"}))
+    world.pod(owned_by=job(4))
+    world.groups.put(written(placed=1))
+    world.own(job(2, labels={QUEUE_LABEL: "product"}))
+    assert (world.group().spec.queue, world.group().spec.min_member) == ("research", 2)
+    world.groups.put(written(placed=0))
+    assert world.group().spec.queue == "product"
+    world.groups.put(written(placed=1))
+    world.own(job(2))
+    assert world.group().spec.queue == "research"
 
 
 def test_a_batchsched_pod_group_overrides_one_of_the_same_name_of_another_scheduler(world):

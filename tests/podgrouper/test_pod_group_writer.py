@@ -5,9 +5,16 @@ from typing import Any
 
 import pytest
 
+from batchsched.api.core.pod import QUEUE_LABEL
+from batchsched.api.crd.podgroup import PodGroup
 from batchsched.errors import ApiError
-from batchsched.podgrouper.pod_group_index import DERIVED
-from batchsched.podgrouper.pod_group_writer import LABEL_DELAY_SECONDS, RETRY_SECONDS, PodGroupWriter
+from batchsched.podgrouper.pod_group_index import DERIVED, OWNER_LABEL
+from batchsched.podgrouper.pod_group_writer import (
+    LABEL_DELAY_SECONDS,
+    REFUSED_SECONDS,
+    RETRY_SECONDS,
+    PodGroupWriter,
+)
 from tests.podgrouper.owners import job
 from tests.podgrouper.test_grouper import World
 from tests.service.town import Clock
@@ -37,7 +44,7 @@ def world_with_pods(count: int) -> World:
     return world
 
 
-def group_writer(world: World, writer: Any, **settings: bool) -> PodGroupWriter:
+def group_writer(world: World, writer: Any, **settings: Any) -> PodGroupWriter:
     return PodGroupWriter(world.grouper.groups, world.grouper.members, writer, Clock(), **settings)
 
 
@@ -67,6 +74,7 @@ class Failing:
 
     def __init__(self, status: int = 0) -> None:
         self.status = status
+        self.message = "the test refuses the write"
         self.created: list[str] = []
         self.patched: list[str] = []
 
@@ -80,7 +88,7 @@ class Failing:
 
     def fail(self) -> None:
         if self.status:
-            raise ApiError(self.status, "Failed", "the test refuses the write")
+            raise ApiError(self.status, "Failed", self.message)
 
 
 async def test_a_derived_pod_group_is_written_once_and_again_only_after_a_failure():
@@ -94,6 +102,44 @@ async def test_a_derived_pod_group_is_written_once_and_again_only_after_a_failur
     for _ in range(2):
         await written.run_once(RETRY_SECONDS)
     assert writer.created == [name, name]
+
+
+async def test_refused_pod_group_is_tried_rarely_and_each_message_is_logged_once(caplog):
+    caplog.set_level(logging.WARNING)
+    world, writer = world_with_pods(4), Failing(status=422)
+    written = group_writer(world, writer, patch_pods=False)
+    await run_for(written, 3 * REFUSED_SECONDS)
+    assert len(writer.created) == 3
+    assert caplog.text.count("the test refuses the write") == 1
+    writer.message = "for another reason"
+    await written.run_once(3 * REFUSED_SECONDS)
+    assert caplog.text.count("for another reason") == 1
+
+
+async def test_queue_that_a_gang_keeps_is_reported_once_and_written_when_no_pod_has_a_node():
+    world, writer = World(), Failing()
+    reports: list[tuple[str, str | None]] = []
+
+    def report(key: str, queue_of_owner: str | None) -> None:
+        reports.append((key, queue_of_owner))
+
+    written = group_writer(world, writer, patch_pods=False, on_kept_queue=report)
+    world.own(job(4, labels={QUEUE_LABEL: "research"}))
+    world.pod(owned_by=job(4))
+    meta = {"name": world.of()[0], "namespace": "team", "uid": "u", "labels": {OWNER_LABEL: "some"}}
+    spec = {"minMember": 4, "queue": "research"}
+    world.groups.put(PodGroup.model_validate({"metadata": meta, "spec": spec, "status": {"placed": 1}}))
+    for moment, queue in enumerate(("product", "product", "other")):
+        world.own(job(4, labels={QUEUE_LABEL: queue}))
+        world.groups.put(PodGroup.model_validate({"metadata": meta, "spec": spec, "status": {"placed": 2}}))
+        await written.run_once(float(moment))
+    key = f"team/{world.of()[0]}"
+    assert reports == [(key, "product"), (key, "other")]
+    assert writer.patched == []
+    world.groups.put(PodGroup.model_validate({"metadata": meta, "spec": spec, "status": {"placed": 0}}))
+    await written.run_once(9.0)
+    assert writer.patched == [world.of()[0]]
+    assert len(reports) == 2
 
 
 @pytest.mark.parametrize("status, warned", [(500, True), (404, False), (409, False)])

@@ -353,7 +353,8 @@ class PodGroupSpec(StrictModel):
 class PodGroupStatus(StrictModel):
     """The status of a PodGroup: the state of its gang, written by the status controller.
 
-    A leader reads `wholeSince` and `partiallyBoundSince` when it starts. The scheduler reads no other field.
+    A leader reads `wholeSince` and `partiallyBoundSince` when it starts. While `placed` is above 0, the gang keeps its
+    queue. The scheduler reads no other field.
     """
 
     queue: str | None = None
