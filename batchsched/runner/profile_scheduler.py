@@ -9,12 +9,15 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+import msgspec
+
 from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision, Refusal, Reservation
 from batchsched.api.gang import gang_identity, gang_key, identities_of_gang_key
 from batchsched.api.snapshot import DEVICE_FIELDS, TEMPLATE_FIELDS, HeldGang, HeldGangPod, Snapshot
 from batchsched.config.schema import Profile
+from batchsched.framework.events import EventResource
 from batchsched.framework.nodes.node_table import NodeTable, ReservedVolumesAndDevices
 from batchsched.framework.runtime.binding_cycle import unreserve_after_session
 from batchsched.framework.runtime.pipeline import Pipeline, plugin_names
@@ -28,6 +31,7 @@ from batchsched.scheduling_queue.queue import SchedulingQueue
 from batchsched.scheduling_queue.queueing_hints import possibly_refusing_plugins
 from batchsched.session.session import Session
 from batchsched.state.cluster_state import PODS, ClusterState
+from batchsched.state.store import ObjectChange
 from batchsched.state.up_to_date_scheduler import UpToDateScheduler
 
 _LOG: Final = logging.getLogger(__name__)
@@ -174,9 +178,19 @@ class ProfileScheduler:
             self._list(now)
         else:
             for change in changes:
-                if self._concerns(change.after if change.after is not None else change.before):
-                    self.queue.apply_change(change, now)
+                self._apply_change(change, now)
         self.queue.flush_expired_entities(now, wall_offset)
+
+    def _apply_change(self, change: ObjectChange, now: float) -> None:
+        """Update the scheduling queue after a change of an object in the cluster state."""
+        before, after = change.before, change.after
+        if self._concerns(after if after is not None else before):
+            self.queue.apply_change(change, now)
+        # The pod of another profile leaves its place: its binding failed, or it was nominated and is deleted.
+        elif before is not None and (
+            before.node or (before.status.nominated_node_name and (after is None or after.terminating))
+        ):
+            self.queue.process_object_change(EventResource.ASSIGNED_POD, before, None, now)
 
     def _list(self, now: float) -> None:
         """Fill the scheduling queue again from all objects, because too many of them changed.
@@ -344,6 +358,7 @@ class ProfileScheduler:
           The gangs that are to be bound.
         """
         held, taking_part = self._waiting, {**self._waiting, **self._in_flight}
+        reserved = _held_places(self.held, taking_part)
         self._hold(decision, taking_part)
         self.reservations = decision.reservations
         # After a plugin hung, the decision is that of other tables: what it reserved there is not in those of this
@@ -359,7 +374,9 @@ class ProfileScheduler:
                 continue
             places = placed.get(identity, ())
             overtaken = bool(places) and not self._assume(places, capacity_check, now)
-            if places and not overtaken:
+            if overtaken:
+                reserved += places
+            elif places:
                 placements.append(PlacedGang(entity, places))
             refusal = refused.get(gang_key(identity))
             if overtaken or (identity in held and refusal is None) or identity in self._leaving:
@@ -370,9 +387,28 @@ class ProfileScheduler:
             # The cluster changed, so the next session decides differently. A repetition waits for its backoff.
             if overtaken and entity.errors <= 1:
                 self.queue.activate([pod.key for pod, _ in places], now)
+        self._retry_gangs_after_released_places(reserved, placements, now)
         self._gang_selector.record_duration(seconds)
         self._in_flight = {}
         return placements
+
+    def _retry_gangs_after_released_places(
+        self, reserved: Iterable[tuple[Pod, str]], placements: Iterable[PlacedGang], now: float
+    ) -> None:
+        """Retry the refused gangs that may use the places which the pods of other gangs lost.
+
+        Args:
+          reserved: The places that pods had at Permit before the session, or had in the session.
+          placements: The gangs that are to be bound; these keep their places, as do those that wait at Permit now.
+          now: The present time.
+        """
+        kept = {(held_pod.pod, held_pod.node) for gang in self.held for held_pod in gang.pods}
+        kept |= {(pod.key, node) for placed in placements for pod, node in placed.places}
+        for pod, node in reserved:
+            if (pod.key, node) not in kept:
+                self.queue.retry_gangs_after_failed_binding(
+                    _bound_copy(pod, node), now, except_gang=gang_identity(pod)
+                )
 
     def abandon_session(self, now: float) -> None:
         """End a failed session, return its gangs to the queue, and let the next session take half as many.
@@ -418,7 +454,7 @@ class ProfileScheduler:
                 self.queue.retry_gangs_after_failed_binding(assumed, now)
             elif assumed is None or assumed.metadata.uid != pod.metadata.uid:
                 # The pod was deleted meanwhile, and what it kept until now is free.
-                self.queue.retry_gangs_after_failed_binding(pod, now)
+                self.queue.retry_gangs_after_failed_binding(_bound_copy(pod, node), now)
             present = self._cache.get(PODS, pod.key)
             if present is not None and not present.node and not present.terminating:
                 unbound.append(present)
@@ -495,6 +531,21 @@ def _placed(decision: Decision, taking_part: dict[str, Entity]) -> dict[str, Pla
         if pod is not None:
             places_by_identity.setdefault(gang_identity(pod), []).append((pod, assignment.node))
     return {identity: tuple(places) for identity, places in places_by_identity.items()}
+
+
+def _bound_copy(pod: Pod, node: str) -> Pod:
+    """Return a copy of a pod with the given node in `spec.nodeName`."""
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node))
+
+
+def _held_places(held: Iterable[HeldGang], taking_part: dict[str, Entity]) -> list[tuple[Pod, str]]:
+    """Return the pods that wait at Permit with their nodes, also the pods that were deleted meanwhile."""
+    pods = {
+        pod.key: pod for entity in taking_part.values() for pod in (*entity.popped, *entity.pods.values())
+    }
+    return [
+        (pods[held_pod.pod], held_pod.node) for gang in held for held_pod in gang.pods if held_pod.pod in pods
+    ]
 
 
 def _popped(entity: Entity) -> Sequence[Pod]:

@@ -173,9 +173,19 @@ class SchedulingQueue:
             ]
             self.activate(keys, now)
 
-    def retry_gangs_after_failed_binding(self, assumed: Pod, now: float) -> None:
-        """Retry the refused gangs that may use the resources of an assumed pod that could not be bound."""
-        self.process_object_change(EventResource.ASSIGNED_POD, assumed, None, now)
+    def retry_gangs_after_failed_binding(self, assumed: Pod, now: float, *, except_gang: str = "") -> None:
+        """Retry the refused gangs that may use the resources of a pod that had a node and could not be bound.
+
+        Args:
+          assumed: the pod with this node.
+          now: time in seconds.
+          except_gang: identity of a gang that is not retried, since its own pods only lost what they had.
+        """
+        self._process_event(
+            ObjectEvent(ClusterEvent(EventResource.ASSIGNED_POD, Action.DELETE), assumed, None),
+            now,
+            except_gang,
+        )
 
     def apply_change(self, change: ObjectChange, now: float) -> None:
         """Update the queue after a change of any object in the cluster state. Assumed pods count as bound."""
@@ -392,9 +402,10 @@ class SchedulingQueue:
         if entity.place in POOLED:
             self._requeue(entity, label, now)
 
-    def _process_event(self, occurrence: ObjectEvent, now: float) -> None:
+    def _process_event(self, occurrence: ObjectEvent, now: float, except_gang: str = "") -> None:
         for entity in self._pool.entities_helped_by(occurrence):
-            self._requeue(entity, occurrence.event.metric_label, now)
+            if entity.identity != except_gang:
+                self._requeue(entity, occurrence.event.metric_label, now)
         self._flights.record_event(occurrence)
 
     def _is_helped_by_any(self, events: Iterable[ObjectEvent], entity: Entity) -> bool:

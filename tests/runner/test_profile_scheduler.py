@@ -6,12 +6,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from batchsched.api.core.pod import Pod
+from batchsched.api.core.pod import POD_GROUP_LABEL, Pod, PodStatus
 from batchsched.api.core.volume import PersistentVolumeClaimVolumeSource, Volume
 from batchsched.api.decision import to_json, without_measured_durations
 from batchsched.api.snapshot import Snapshot
 from batchsched.errors import BindFailed
 from batchsched.framework.status import SUCCESS, Code, PermitAnswer, Status
+from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.session.session import Session, decide
 from tests.plugins.node_resource_topology.topologies import topology
 from tests.plugins.storage import claim, storage_class, volume
@@ -170,6 +171,63 @@ async def test_confirmed_bindings_of_the_same_scheduler_drop_no_placement():
     assert profile_scheduler.dropped_placements == 0
 
 
+async def test_gang_without_room_is_tried_again_if_the_placement_that_took_it_is_dropped():
+    town = Town(cluster(nodes(1, gpu=1), gang("a", 1), gang("b", 1)))
+    profile_scheduler = town.profile_scheduler
+    profile_scheduler.sync_queue(town.clock.now())
+    work = profile_scheduler.begin_session(town.clock.now())
+    assert work is not None
+    decision = work()
+    assert [one.pod for one in decision.assignments] == ["a-0"]
+    town.delete("a-0")
+    assert profile_scheduler.apply_decision(decision, town.clock.now()) == []
+    await town.turns(2)
+    assert set(town.bound) == {"b-0"}
+
+
+def with_second_profile(town: Town) -> Town:
+    """Let a second profile, of the scheduler `second`, have its sessions after those of the first one."""
+    town.cache.scheduler_names |= {"second"}
+    second = ProfileScheduler(profile(schedulerName="second"), town.cache)
+    town.loop.profile_schedulers = (*town.loop.profile_schedulers, second)
+    return town
+
+
+def of_second_profile(one: Pod) -> Pod:
+    return msgspec.structs.replace(one, spec=msgspec.structs.replace(one.spec, scheduler_name="second"))
+
+
+async def test_gang_is_tried_again_if_another_profile_could_not_bind_the_pod_that_took_its_room():
+    town = with_second_profile(Town(cluster(nodes(1, gpu=1), alone(1, gpu=1))))
+    town.fail("solo-0", None)
+    await town.turn(watch=False)
+    town.make([of_second_profile(pod("other", gpu=1))])
+    await town.turn(1, watch=False)
+    assert town.decisions[-1].refusals[0].pod_group == "team/other"
+    town.server.pods.pop("team/solo-0")
+    town.mend()
+    await town.turns(2)
+    assert set(town.bound) == {"other"}
+
+
+def begin_to_terminate(town: Town, name: str) -> None:
+    town.cache.put(town.server.keep(leaving(town.server.pods[f"team/{name}"])))
+
+
+@pytest.mark.parametrize("end", [Town.delete, begin_to_terminate])
+async def test_gang_is_tried_again_if_the_nominated_pod_of_another_profile_that_kept_its_room_ends(end):
+    nominated = pod("nominated", gpu=2)
+    nominated = msgspec.structs.replace(nominated, status=PodStatus(nominated_node_name="n0"))
+    victim = leaving(pod("victim", on="n0", gpu=1))
+    town = with_second_profile(Town(cluster(nodes(1, gpu=2), Snapshot(pods=(victim, nominated)))))
+    town.make([of_second_profile(pod("other", gpu=1))])
+    await town.turns(2)
+    assert town.bound == {}
+    end(town, "nominated")
+    await town.turns(2)
+    assert set(town.bound) == {"other"}
+
+
 class Licence:
     """A Permit that makes gangs wait, and keeps count of what is reserved."""
 
@@ -187,7 +245,7 @@ class Licence:
         self.reserved.discard(pod.name)
 
     def permit(self, pod, node, nodes, state):
-        return self.answer
+        return self.answer if POD_GROUP_LABEL in pod.labels else PermitAnswer()
 
 
 async def test_held_gang_is_bound_after_permit(monkeypatch):
@@ -231,6 +289,47 @@ async def test_held_gang_with_a_deleted_pod_is_released(monkeypatch):
     town.make([pod("bert-0", group="bert", gpu=1)])
     await town.turns(3)
     assert set(town.bound) == {"bert-0", "bert-1"}
+
+
+async def reject(town: Town, licence: Licence) -> None:
+    licence.answer = PermitAnswer(Status(Code.UNSCHEDULABLE, ("no licence is free",)))
+    await town.turns(3)
+
+
+async def wait_until_the_permit_times_out(town: Town, licence: Licence) -> None:
+    await town.turns(10)
+
+
+async def delete_some(town: Town, licence: Licence) -> None:
+    town.delete("bert-0")
+    await town.turns(3)
+
+
+async def delete_all(town: Town, licence: Licence) -> None:
+    town.delete("bert-0")
+    town.delete("bert-1")
+    await town.turns(3)
+
+
+@pytest.mark.parametrize("release", [wait_until_the_permit_times_out, reject, delete_some, delete_all])
+async def test_gang_without_room_is_tried_again_if_the_gang_that_held_it_is_released(monkeypatch, release):
+    licence = Licence()
+    with_plugin(monkeypatch, licence)
+    town = Town(cluster(nodes(1, gpu=2), gang("bert", 2)))
+    await town.turn()
+    town.make(alone(1, gpu=1).pods)
+    await town.turn(1)
+    assert (town.bound, len(town.profile_scheduler.held)) == ({}, 1)
+    await release(town, licence)
+    assert set(town.bound) == {"solo-0"}
+
+
+async def test_gang_that_lost_its_nodes_at_permit_is_not_tried_again_because_they_are_free(monkeypatch):
+    with_plugin(monkeypatch, Licence())
+    town = Town(cluster(nodes(1, gpu=2), gang("bert", 2)))
+    await town.turns(60)
+    reasons = [refusal.reason for decision in town.decisions for refusal in decision.refusals]
+    assert reasons == ["PermitTimeout"]
 
 
 async def test_surplus_of_a_held_gang_is_not_forgotten_when_the_gang_is_allowed(monkeypatch):
