@@ -1,13 +1,15 @@
 """The status controller: writes the status of PodGroups and Queues, and the PodScheduled condition of pods.
 
 Changed objects are queued. Twice a second, while no pod is being bound, a part of them is written, gangs and queues
-before pods. A status equal to the written one is not sent.
+before pods. A status equal to the written one is not sent. A write that the API server could not carry out is repeated,
+after a delay that doubles with each failure.
 """
 
 import asyncio
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -46,6 +48,14 @@ MAX_WRITES_PER_PERIOD: Final = 100
 """Maximum number of objects that are written in one period."""
 MAX_CHECKS_PER_PERIOD: Final = 5_000
 """Maximum number of objects that are checked in one period."""
+MAX_RETRY_SECONDS: Final = 60.0
+"""Maximum seconds until a failed write is repeated."""
+FINAL_RETRY_SECONDS: Final = 5.0
+"""Seconds for which a leader that shuts down repeats failed writes."""
+_NOT_FOUND: Final = 404
+_CONFLICT: Final = 409
+_TOO_MANY_REQUESTS: Final = 429
+_SERVER_ERROR: Final = 500
 POSITIONS_SECONDS: Final = 5.0
 """Seconds between two computations of all queue positions: a gang that starts moves all behind it."""
 OUR_QUEUES: Final = ApiResource(API_VERSION, "queues", "Queue", namespaced=False)
@@ -99,6 +109,8 @@ class StatusController:
         self._positions: dict[str, int] = {}
         self._protections: Mapping[str, tuple[str, str]] = {}
         self._positions_at = float("-inf")
+        self._retries: dict[ObjectKey, Retry] = {}
+        """Objects with a failed write that is to be repeated."""
         self._failed: set[ObjectKey] = set()
         """Objects for which a failure was logged, as long as they exist."""
         self._positions_generation = -1
@@ -129,13 +141,18 @@ class StatusController:
     async def write_all_queued_status(self) -> None:
         """Write the status of all queued gangs and queues, but not the queued conditions of pods.
 
-        The next leader writes the conditions of pods.
+        The next leader writes the conditions of pods. Failed writes are repeated for some seconds only, since the next
+        leader waits for the Lease.
         """
+        self._retries.clear()
+        end = self._clock.monotonic() + FINAL_RETRY_SECONDS
         while True:
             self._queued_pods.clear()
             await self.run_once()
-            if not self._queued:
-                return
+            if all(self._waits_for_retry(key) for key in self._queued):
+                if not self._queued or self._clock.monotonic() >= end:
+                    return
+                await self._clock.sleep(PERIOD_SECONDS)
 
     def needs_no_further_pods(self, identity: str) -> bool:
         """Return True if a gang's bound and assumed pods reach its minimum, so that it needs no further pods.
@@ -210,6 +227,9 @@ class StatusController:
             self._written_versions.pop(place, None)
             self._overwritten.discard(place)
         self._failed = {key for key in self._failed if self._cache.get(*key) is not None}
+        self._retries = {
+            key: retry for key, retry in self._retries.items() if self._cache.get(*key) is not None
+        }
         for key in self._refusals.gang_keys():
             gangs = (self._cache.gangs.get(identity) for identity in identities_of_gang_key(key))
             if not any(gang is not None and gang.has_unfinished_pods for gang in gangs):
@@ -220,7 +240,8 @@ class StatusController:
         now = self._clock.now()
         changes: list[StatusChange] = []
         for queued in (self._queued, self._queued_pods):
-            for key_to_check in list(queued)[:MAX_CHECKS_PER_PERIOD]:
+            ready = (key_to_check for key_to_check in queued if not self._waits_for_retry(key_to_check))
+            for key_to_check in list(islice(ready, MAX_CHECKS_PER_PERIOD)):
                 if len(changes) >= MAX_WRITES_PER_PERIOD:
                     break
                 del queued[key_to_check]
@@ -230,7 +251,26 @@ class StatusController:
                     self._report_failure(key_to_check, error)
                     continue
                 changes += next_changes
+                if not next_changes:
+                    self._retries.pop(key_to_check, None)
         return changes
+
+    def _waits_for_retry(self, key_to_check: ObjectKey) -> bool:
+        """Return whether the last write of an object failed, and it is too early to repeat the write."""
+        retry = self._retries.get(key_to_check)
+        return retry is not None and retry.time > self._clock.monotonic()
+
+    def _retry_later(self, key_to_check: ObjectKey, error: BatchschedError) -> None:
+        """Queue an object again after a failed write."""
+        retry = self._retries.get(key_to_check)
+        if retry is None:
+            _LOG.warning("the status of %s is not written yet: %s", key_to_check[1], error)
+        seconds = PERIOD_SECONDS if retry is None else min(MAX_RETRY_SECONDS, 2 * retry.seconds)
+        self._retries[key_to_check] = Retry(self._clock.monotonic() + seconds, seconds)
+        self._queue(key_to_check)
+
+    def _queue(self, key_to_check: ObjectKey) -> None:
+        (self._queued_pods if key_to_check[0] == PODS else self._queued)[key_to_check] = None
 
     def _report_failure(self, key: ObjectKey, error: Exception) -> None:
         """Log, once for each object, that its status cannot be written."""
@@ -383,16 +423,15 @@ class StatusController:
         path = change.resource.path(namespace, name, "status")
         try:
             answer = await self._writer.send("PATCH", path, msgspec.json.encode(body), content_type)
-        except ApiError as error:
-            if error.status not in (404, 409):  # 404 and 409: it was deleted or replaced
+        except BatchschedError as error:
+            if _may_succeed_later(error):
+                self._retry_later(key_to_check, error)
+                return
+            if isinstance(error, ApiError) and error.status != _NOT_FOUND:  # not found: it was deleted
                 _LOG.warning("the status of %s is not written: %s", key, error)
-        except Unreachable as error:
-            _LOG.warning("the status of %s is not written yet: %s", key, error)
-            (self._queued_pods if field == PODS else self._queued)[key_to_check] = None
-            await self._clock.sleep(PERIOD_SECONDS)
-        except BatchschedError:  # this replica does not lead any more
-            return
         else:
+            if key_to_check in self._retries:  # it is forgotten when no group of the tree has a change left
+                self._queue(key_to_check)
             self._written[change.place] = change.pod_condition or change.desired
             if is_own:
                 self._written_versions[change.place] = _version_of(answer)
@@ -409,6 +448,19 @@ class StatusController:
             self._recorder.record_without_series(
                 PendingEvent(target, "GangScheduled", "Scheduling", now["message"])
             )
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """The repetition of a failed write.
+
+    Args:
+      time: The time from which on the write is repeated, by the monotonic clock.
+      seconds: The seconds between the failure and that time.
+    """
+
+    time: float
+    seconds: float
 
 
 class _Version(msgspec.Struct, rename="camel"):
@@ -437,6 +489,17 @@ class StatusChange:
     present: Any
     pod_condition: tuple[str, str] | tuple[()] = ()
     name: str = ""
+
+
+def _may_succeed_later(error: BatchschedError) -> bool:
+    """Return whether a failed write may succeed later: not if the API server refused it, or if another replica leads.
+
+    The API server answers with a conflict if other clients write the same object again and again, and also if the
+    object was replaced by another one of its name, which the cluster state does not show yet.
+    """
+    if isinstance(error, ApiError):
+        return error.status in (_CONFLICT, _TOO_MANY_REQUESTS) or error.status >= _SERVER_ERROR
+    return isinstance(error, Unreachable)
 
 
 def _version_of(answer: bytes) -> int:

@@ -12,7 +12,9 @@ from batchsched.api.external.pod_group import SOURCE, SOURCE_UID
 from batchsched.controllers.event_recorder import EventRecorder, WriteDelay
 from batchsched.controllers.refusal_history import ARRIVING_SECONDS, KEEP_SECONDS, RefusalHistory
 from batchsched.controllers.status_controller import (
+    FINAL_RETRY_SECONDS,
     MAX_WRITES_PER_PERIOD,
+    PERIOD_SECONDS,
     POSITIONS_SECONDS,
     StatusController,
 )
@@ -293,16 +295,67 @@ async def test_positions_and_queues_are_updated_periodically():
     assert office.desk.of("/queues/default/status")[-1]["status"]["pending"] == 2
 
 
-async def test_write_is_retried_if_the_server_is_unreachable_and_not_if_it_refuses():
-    office = office_with(*bert(count=2, minimum=3))
-    office.desk.fail(Unreachable("no answer"))
-    await office.controller.run_once()
-    await office.controller.run_once()
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Unreachable("no answer"),
+        ApiError(500, "InternalError", "etcdserver: leader changed"),
+        ApiError(502, "", "bad gateway"),
+        ApiError(429, "TooManyRequests", "busy"),
+        ApiError(409, "Conflict", "another client writes it"),
+    ],
+    ids=["unreachable", "500", "502", "429", "409"],
+)
+async def test_write_is_repeated_if_the_server_could_not_carry_it_out(fault, caplog):
+    office = office_with(*bert(), [pod("solo")])
+    office.refuse("team/solo")
+    office.desk.fail(fault, fault, fault, fault)  # the PodGroup and the pod, twice
+    for _ in range(6):
+        await office.controller.run_once()
+        await office.clock.sleep(PERIOD_SECONDS)
     assert len(office.desk.of(GROUP)) == 1
-    office.desk.fail(ApiError(404, "NotFound", "gone"))
-    office.cache.put(known(pod("bert-9", group="bert")))
+    assert len(office.desk.of("/pods/solo/status")) == 1
+    assert caplog.text.count("the status of team/bert is not written yet") == 1
+
+
+@pytest.mark.parametrize("status", [403, 404, 422])
+async def test_write_that_the_server_refuses_is_not_repeated(status):
+    office = office_with(*bert())
+    office.desk.fail(ApiError(status, "", "no"))
+    for _ in range(6):
+        await office.controller.run_once()
+        await office.clock.sleep(PERIOD_SECONDS)
+    assert not office.desk.of(GROUP)
+
+
+async def test_status_that_the_server_never_takes_is_repeated_less_and_less_and_delays_no_other():
+    others = gang("other", 1, requests={"cpu": 1})
+    office = office_with(*bert())
+    office.desk.fail(*[ApiError(500, "InternalError", "a webhook fails")] * 1000)
+    begun = len(office.desk.failing)
+    for _ in range(1200):
+        await office.controller.run_once()
+        await office.clock.sleep(PERIOD_SECONDS)
+    assert 10 <= begun - len(office.desk.failing) <= 20
+    office.desk.failing.clear()
+    for part in (others.pod_groups, others.pods):
+        for one in part:
+            office.cache.put(known(one))
+    await office.controller.run_once()
+    assert len(office.desk.of("/podgroups/other/status")) == 1
+    assert not office.desk.of(GROUP)
+
+
+async def test_leader_that_shuts_down_repeats_failed_writes_for_some_seconds():
+    office = office_with(*bert())
+    office.desk.fail(*[ApiError(500, "InternalError", "no")] * 2)
     await office.controller.write_all_queued_status()
     assert len(office.desk.of(GROUP)) == 1
+    office.bind("bert-0", "bert-1")
+    office.desk.fail(*[ApiError(500, "InternalError", "no")] * 1000)
+    begun = office.clock.monotonic()
+    await office.controller.write_all_queued_status()
+    assert office.clock.monotonic() - begun <= 2 * FINAL_RETRY_SECONDS
 
 
 async def test_no_write_is_retried_when_another_replica_may_lead():
