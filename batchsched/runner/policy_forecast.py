@@ -29,7 +29,7 @@ from batchsched.api.core.pod import (
 )
 from batchsched.api.core.quantity import format_quantity
 from batchsched.api.crd.base import CustomMeta
-from batchsched.api.crd.podgroup import PodGroup, PodGroupSpec
+from batchsched.api.crd.podgroup import DEFAULT_QUEUE, PodGroup, PodGroupSpec
 from batchsched.api.gang import gang_namespace
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.plugins import ALL, DisabledPlugin, EnabledPlugin, Plugins, PluginSet
@@ -335,4 +335,4 @@ def _arrival(gang: ForecastGang, key: str, time: int, created: float) -> GangArr
             priority_class_name=gang.priority_class,
         ),
     )
-    return GangArrival(time, gang.runtime, group, (pod,))
+    return GangArrival(time, gang.runtime, group, (pod,), gang.queue or DEFAULT_QUEUE)

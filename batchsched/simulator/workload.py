@@ -30,7 +30,7 @@ from batchsched.api.core.pod import (
 )
 from batchsched.api.crd.base import CustomMeta
 from batchsched.api.crd.podgroup import DEFAULT_QUEUE, PodGroup, PodGroupSpec
-from batchsched.api.queue_access import stated_queue
+from batchsched.api.queue_access import QueueAccess, stated_queue
 from batchsched.api.snapshot import Snapshot
 from batchsched.errors import InvalidInput
 
@@ -49,6 +49,7 @@ class GangArrival:
       runtime: seconds for which the gang runs after its minimum was bound.
       group: the PodGroup of the gang; None for a single pod.
       pods: the pods of the gang, in order. If its minimum is already bound, the gang started before the simulation.
+      queue: the queue to which the gang belongs.
       elapsed: seconds of the run time that elapsed before the arrival. A gang that is killed runs them again.
     """
 
@@ -56,17 +57,13 @@ class GangArrival:
     runtime: int
     group: PodGroup | None
     pods: tuple[Pod, ...]
+    queue: str
     elapsed: int = 0
 
     @property
     def key(self) -> str:
         """`namespace/name` of the arriving gang's PodGroup, or of the arriving single pod."""
         return self.group.key if self.group is not None else self.pods[0].key
-
-    @property
-    def queue(self) -> str:
-        """The name of the queue to which the arriving gang belongs."""
-        return stated_queue(self.group, self.pods[0] if self.group is None else None) or DEFAULT_QUEUE
 
     @property
     def min_member(self) -> int:
@@ -178,7 +175,7 @@ def create_rigid_arrival(shape: TraceGang, time: int, runtime: int) -> GangArriv
                 creation_timestamp=created,
             )
             pods.append(Pod(metadata=meta, spec=spec))
-    return GangArrival(time, runtime, group, tuple(pods))
+    return GangArrival(time, runtime, group, tuple(pods), shape.queue)
 
 
 def split_gpus_into_pods(gpus: int, gpus_per_node: int) -> tuple[tuple[int, int], ...]:
@@ -221,10 +218,12 @@ def workload_of_snapshot(
             lasting.append(pod)
         else:
             alone.append(pod)
-    arrivals = [
-        _present_gang(group, pods_of[key], begin, runtime) for key, group in groups.items() if pods_of[key]
+    gangs: list[tuple[PodGroup | None, list[Pod]]] = [
+        (group, pods_of[key]) for key, group in groups.items() if pods_of[key]
     ]
-    arrivals += [_present_gang(None, [pod], begin, runtime) for pod in alone]
+    gangs += [(None, [pod]) for pod in alone]
+    access = QueueAccess(snapshot.queues, snapshot.namespaces)
+    arrivals = [_present_gang(group, pods, access, begin, runtime) for group, pods in gangs]
     arrivals.sort(key=lambda arrival: arrival.time)
     return Workload(name, _cluster_without_gangs(snapshot, lasting), tuple(arrivals))
 
@@ -248,12 +247,15 @@ def _cluster_without_gangs(snapshot: Snapshot, lasting: Sequence[Pod]) -> Snapsh
     )
 
 
-def _present_gang(group: PodGroup | None, pods: list[Pod], begin: int, runtime: int) -> GangArrival:
+def _present_gang(
+    group: PodGroup | None, pods: list[Pod], access: QueueAccess, begin: int, runtime: int
+) -> GangArrival:
+    queue = stated_queue(group, pods[0]) or access.default_queue(pods[0].namespace)
     expected_runtime = group.spec.expected_runtime_seconds if group is not None else None
     whole = runtime if expected_runtime is None else expected_runtime
     bound = [pod for pod in pods if pod.node]
     if bound:
-        present = GangArrival(begin, whole, group, tuple(pods))
+        present = GangArrival(begin, whole, group, tuple(pods), queue)
         if len(bound) < present.min_member:
             return present
         since = min(parse_timestamp(pod.status.start_time, float(begin)) for pod in bound)
@@ -261,7 +263,7 @@ def _present_gang(group: PodGroup | None, pods: list[Pod], begin: int, runtime: 
     created = (
         group.creation_time if group is not None else parse_timestamp(pods[0].metadata.creation_timestamp)
     )
-    return GangArrival(max(begin, ceil(created)), whole, group, tuple(pods))
+    return GangArrival(max(begin, ceil(created)), whole, group, tuple(pods), queue)
 
 
 def sample_outages(

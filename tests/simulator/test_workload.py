@@ -5,10 +5,13 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from batchsched.api.core.cluster_objects import Namespace
 from batchsched.api.core.device import AllocationResult
 from batchsched.api.core.metadata import ObjectMeta, format_timestamp
 from batchsched.api.core.pod import SCHEDULER_NAME, Pod, PodSpec, PodStatus
+from batchsched.api.crd.podgroup import PodGroup, PodGroupSpec
 from batchsched.api.pod_devices import PodDevices, ReservedClaimDevices, ReservedPodDevices
+from batchsched.api.queue_access import DEFAULT_QUEUE_LABEL
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput
@@ -142,6 +145,20 @@ def test_of_the_devices_that_a_recorded_session_reserved_only_those_of_bound_pod
     bound, waiting = running(gang("a", 1, 50), 980, ("node-0",)), gang("b", 1, 50)
     recorded = replace(snapshot(bound, waiting), pod_devices=(reserved(bound), reserved(waiting)))
     assert workload_of(recorded).cluster.pod_devices == (reserved(bound),)
+
+
+def test_gangs_and_single_pods_that_name_no_queue_belong_to_the_default_queue_of_their_namespace():
+    namespace = Namespace(metadata=ObjectMeta(name="default", labels={DEFAULT_QUEUE_LABEL: "team-a"}))
+    without, named = gang("a", 1, 50), gang("b", 1, 50)
+    unnamed = replace(without, group=PodGroup(metadata=without.group.metadata, spec=PodGroupSpec()))
+    alone = Pod(metadata=ObjectMeta(name="one", namespace="default"), spec=SPEC)
+    cluster = replace(snapshot(unnamed, named, pods=(alone,)), namespaces=(namespace,))
+    result = simulate(workload_of(cluster), PROFILE, RunSettings("fcfs"))
+    assert [(one.key, one.queue) for one in result.gangs] == [
+        ("default/a", "team-a"),
+        ("default/b", "default"),
+        ("default/one", "team-a"),
+    ]
 
 
 def test_single_pods_of_a_profile_with_another_scheduler_name_end_and_make_room():
