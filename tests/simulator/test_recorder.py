@@ -1,7 +1,5 @@
 from dataclasses import replace
 
-from batchsched.api.crd.base import CustomMeta
-from batchsched.api.crd.podgroup import PodGroup
 from batchsched.simulator.cluster import SimulatedPodBuilder
 from batchsched.simulator.recorder import UsageRecorder
 from batchsched.simulator.result import QueueSeries
@@ -92,14 +90,8 @@ def test_a_queue_has_a_row_for_each_second_in_which_it_changed():
 
 def in_queues(workload, *queues):
     """The same gangs, each in the queue of its place."""
-
-    def moved(arrival, queue):
-        spec = arrival.group.spec.model_copy(update={"queue": queue})
-        meta = CustomMeta.model_validate(arrival.group.metadata.model_dump())
-        return replace(arrival, group=PodGroup(metadata=meta, spec=spec))
-
-    arrivals = tuple(moved(*pair) for pair in zip(workload.arrivals, queues, strict=True))
-    return replace(workload, arrivals=arrivals)
+    pairs = zip(workload.arrivals, queues, strict=True)
+    return replace(workload, arrivals=tuple(replace(arrival, queue=queue) for arrival, queue in pairs))
 
 
 def test_a_run_records_what_each_queue_allocates_and_requests():
