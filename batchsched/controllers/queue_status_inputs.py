@@ -198,11 +198,7 @@ class RemainingQueueLimits:
         if queues is not self._queues:
             self._queues = queues
             self._tree, _ = queue_tree_and_misplaced_queues(all_queues_by_name(self._state))
-            self._limits = {
-                limit.name: limit.resources
-                for limit in self._tree.limits()
-                if limit.resources and not limit.kept
-            }
+            self._limits = {limit.name: limit.resources for limit in self._tree.limits() if limit.resources}
         self._used = _usage_with_descendants(self._state, self._tree) if self._limits else {}
 
     def find_full_queue(self, gang: GangPods) -> str:

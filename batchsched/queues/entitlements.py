@@ -1,6 +1,7 @@
 """Entitlements: the effective guarantee and the fair share of every queue.
 
     compute_entitlements(shares, policies) -> Entitlements
+    kept_guarantees(shares) -> [Q, R]    what each queue lends to no other queue
     sibling_queues_below(shares, entitled, parent, head) -> SiblingQueues    children of a row, as input of a policy
 
 The fair share of each row is divided among its children, from the root downwards. Each child first gets its floor:
@@ -102,6 +103,18 @@ def effective_guarantees(shares: QueueTable) -> IntArray:
             scaled = int(guarantee[row, resource]) * int(guarantee[parent, resource])
             guarantee[row, resource] = scaled // int(claimed[parent, resource])
     return guarantee
+
+
+def kept_guarantees(shares: QueueTable) -> IntArray:
+    """Return [Q, R] the kept guarantee of each queue: the part that its subtree lends to no queue outside of it.
+
+    It includes what queues below it keep. Queues that keep nothing themselves have zeros.
+    """
+    unlent = _not_lent(shares, effective_guarantees(shares))
+    kept = unlent.copy()
+    for level in reversed(shares.rows_by_level()):
+        np.add.at(kept, shares.parent[level], kept[level])
+    return np.where(unlent.any(axis=1, keepdims=True), kept, 0)
 
 
 def _not_lent(shares: QueueTable, guarantee: IntArray) -> IntArray:

@@ -147,16 +147,25 @@ class QueueTree:
         )
         return next((seconds for seconds in maximums if seconds is not None), None)
 
-    def limits(self, users: Iterable[tuple[str, str]] = ()) -> tuple[QueueLimit, ...]:
+    @property
+    def has_kept_guarantees(self) -> bool:
+        """True if any queue sets `lendingLimit`, so that it may keep a part of its guarantee for itself."""
+        return any(queue.spec.lending_limit for queue in self._queues.values())
+
+    def limits(
+        self, users: Iterable[tuple[str, str]] = (), kept: Mapping[str, Mapping[str, int]] | None = None
+    ) -> tuple[QueueLimit, ...]:
         """Return all limits on usage that queues impose, ordered by the name of the queue.
 
         Args:
           users: the pairs of a queue and a user that have bound or pending pods.
+          kept: by queue and resource, the kept guarantees. They depend on the capacity of the cluster, by which
+            guarantees are scaled down; see `entitlements.kept_guarantees`.
         """
         plain = (limit for limit in self._limits.values() if limit.resources or limit.pod_groups is not None)
         return tuple(
             sorted(
-                (*plain, *self._of_users(users), *self._of_others()),
+                (*plain, *self._of_users(users), *self._of_others(kept or {})),
                 key=lambda limit: (limit.name, limit.kept, limit.user),
             )
         )
@@ -171,11 +180,12 @@ class QueueTree:
             if queue is not None and queue.spec.user_limits:
                 yield QueueLimit(name, parse_amounts(queue.spec.user_limits), user=user)
 
-    def _of_others(self) -> Iterable[QueueLimit]:
-        kept = {name: unlent for name, queue in sorted(self._queues.items()) if (unlent := _kept(queue.spec))}
+    def _of_others(self, kept: Mapping[str, Mapping[str, int]]) -> Iterable[QueueLimit]:
         for name, amounts in kept.items():
             yield QueueLimit(name, amounts, kept=(name,))
-        highest = tuple(name for name in kept if not kept.keys() & set(self.queue_and_ancestors(name)[1:]))
+        highest = tuple(
+            name for name in sorted(kept) if not kept.keys() & set(self.queue_and_ancestors(name)[1:])
+        )
         if len(highest) > 1:
             together: Counter[str] = Counter()
             for name in highest:
@@ -195,13 +205,6 @@ def _limit_of_subtree(name: str, spec: QueueSpec, guarantee: Mapping[str, int]) 
     return QueueLimit(
         name, most, spec.max_running_pod_groups, bound_by_borrowing=frozenset(bound_by_borrowing)
     )
-
-
-def _kept(spec: QueueSpec) -> dict[str, int]:
-    """Return the part of its guarantee that a queue does not lend, by resource, without zeros."""
-    guarantee = parse_amounts(spec.guarantee)
-    lending = parse_amounts(spec.lending_limit)
-    return {one: guarantee[one] - lent for one, lent in lending.items() if lent < guarantee[one]}
 
 
 def find_cycles(queues: Iterable[Queue]) -> tuple[tuple[str, ...], ...]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from batchsched.queues.entitlements import compute_entitlements
+from batchsched.queues.entitlements import compute_entitlements, kept_guarantees
 from batchsched.queues.gang_order import POLICIES
 from batchsched.queues.sharing.policy import make_sharing_policy, registered_policy_classes
 from tests.queues.sharing.trees import case, cluster, divided, queue, shares_of, trees
@@ -99,6 +99,19 @@ def test_lending_limit_of_a_child_holds_under_a_parent_without_one():
     )
     shares = shares_of(queues, cluster(cpu=10_000), waits={"b": [10_000]})
     assert divided(shares) == {"a": [5000], "b": [5000], "default": [0], "org": [5000]}
+
+
+def test_kept_guarantee_is_scaled_down_and_includes_what_queues_below_keep():
+    queues = (
+        queue("org", guarantee={"cpu": "8"}, lendingLimit={"cpu": "2"}),
+        queue("a", parent="org", guarantee={"cpu": "8"}, lendingLimit={"cpu": "3"}),
+        queue("b", parent="org", guarantee={"cpu": "8"}),
+        queue("peer", guarantee={"cpu": "4"}, lendingLimit={"cpu": "4"}),
+    )
+    shares = shares_of(queues, cluster(cpu=100_000))
+    kept = dict(zip(shares.names, kept_guarantees(shares)[:, 0].tolist(), strict=True))
+    # Of its 8 CPUs, 4 belong to `a`, which keeps 1 of them.
+    assert (kept["org"], kept["a"], kept["b"], kept["peer"]) == (6000, 1000, 0, 0)
 
 
 def test_borrowing_limit_bounds_the_fair_share():

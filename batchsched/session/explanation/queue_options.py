@@ -72,7 +72,8 @@ def queue_limit_options(view: GangView, requested: TotalPodRequests) -> list[Cha
         limit = view.queue_limits.limits[row]
         if limit.kept:
             for name in limit.kept:
-                options += _lending_options(view, row, queues[name], requested)
+                (kept,) = (one for one in view.queue_limits.limits if one.kept == (name,))
+                options += _lending_options(view, row, kept, queues[name], requested)
             continue
         options += _amount_options(view, row, limit, queues[limit.name], requested)
         if limit.pod_groups is not None:
@@ -179,19 +180,29 @@ def _pod_groups_option(view: GangView, row: int, limit: QueueLimit, snapshot: Sn
 
 
 def _lending_options(
-    view: GangView, row: int, queue: Queue, requested: TotalPodRequests
+    view: GangView, row: int, kept: QueueLimit, queue: Queue, requested: TotalPodRequests
 ) -> Iterator[ChangeOption]:
-    """Yield options to lend more of a guarantee that a queue keeps for itself."""
-    guarantee = parse_amounts(queue.spec.guarantee)
+    """Yield options to lend more of a guarantee that a queue keeps for itself.
+
+    Args:
+      view: the gang.
+      row: index of the limit that restricts it, which may protect the guarantees of several queues.
+      kept: the limit that protects the guarantee of this queue only.
+      queue: the queue.
+      requested: the amounts that the pods of the session request.
+    """
+    stated = queue.spec.guarantee or {}
     for resource, lent in parse_amounts(queue.spec.lending_limit).items():
         remaining = view.remaining_amount_of_limit(row, resource)
         needed = view.minimum_requests.get(resource, 0)
-        if remaining is None or not needed or lent >= guarantee.get(resource, 0):
+        if remaining is None or not needed or not kept.resources.get(resource):
             continue
+        # The guarantee as it is scaled down. Queues below may keep more than the queue itself.
+        guarantee = min(lent + kept.resources[resource], parse_amount(resource, stated[resource]))
         unit = math.gcd(
             _common_unit(view, requested, resource),
             lent,
-            guarantee[resource],
+            guarantee,
             *(
                 parse_amount(resource, (node.status.allocatable or {}).get(resource, 0))
                 for node in requested.snapshot.nodes
@@ -203,5 +214,5 @@ def _lending_options(
             resource,
             _Amount(lent, 0, lent + needed - remaining, needed > remaining),
             unit or 1,
-            guarantee[resource],
+            guarantee,
         )

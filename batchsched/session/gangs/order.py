@@ -18,7 +18,6 @@ from batchsched.queues.gang_order import FloatArray, GangOrderPolicy
 from batchsched.queues.queue_table import (
     QueueTable,
     QueueUsageAndDemand,
-    TotalCapacity,
     build_queue_table,
     resolve_policies,
 )
@@ -32,7 +31,7 @@ from batchsched.session.gangs.fair_share_order import (
     pending_requests_of_gang,
 )
 from batchsched.session.gangs.gang_eligibility import GangEligibilityCheck
-from batchsched.session.gangs.queue_limits import usage_by_queue
+from batchsched.session.gangs.queue_limits import total_capacity, usage_by_queue
 from batchsched.session.statement import GangPlacement
 from batchsched.session.tables.gang import EntitlementClass, PendingGang
 from batchsched.session.tables.pending import OrderedGangs
@@ -144,12 +143,8 @@ def compute_usage_and_entitlements(
     for gang in gangs:
         requests_by_queue.setdefault(gang.queue, []).append(pending_requests_of_gang(gang))
     request = {name: np.asarray(amounts).sum(axis=0) for name, amounts in requests_by_queue.items()}
-    capacity = TotalCapacity(
-        tables.node_table.resources, tables.node_table.allocatable.sum(axis=0), tables.share_resources
-    )
-    shares = build_queue_table(
-        tables.queues, capacity, QueueUsageAndDemand(usage, request, _as_arrays(tables, past))
-    )
+    demand = QueueUsageAndDemand(usage, request, _as_arrays(tables, past))
+    shares = build_queue_table(tables.queues, total_capacity(tables), demand)
     chosen = policies.policies_by_table_row(shares)
     return QueueUsageAndEntitlements(shares, compute_entitlements(shares, chosen), chosen)
 

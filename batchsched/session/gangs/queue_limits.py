@@ -9,6 +9,8 @@ from typing import Self
 import numpy as np
 
 from batchsched.api.core.pod import Pod
+from batchsched.queues.entitlements import kept_guarantees
+from batchsched.queues.queue_table import QueueUsageAndDemand, TotalCapacity, build_queue_table
 from batchsched.queues.tree import NO_USER, QueueLimit
 from batchsched.session.statement import GangPlacement
 from batchsched.session.tables.session_tables import SessionTables
@@ -137,7 +139,8 @@ def compute_remaining_limits(tables: SessionTables, scheduler_name: str) -> Queu
       scheduler_name: scheduler name of the profile; pods of other schedulers count against no queue.
     """
     limits = tables.queues.limits(
-        (members.queue, user) for members in tables.gangs.values() for user in members.users_of_pods
+        ((members.queue, user) for members in tables.gangs.values() for user in members.users_of_pods),
+        _kept_guarantees(tables),
     )
     free = np.full((len(limits), len(tables.node_table.resources)), UNLIMITED, np.int64)
     gangs = np.full(len(limits), UNLIMITED, np.int64)
@@ -157,6 +160,26 @@ def compute_remaining_limits(tables: SessionTables, scheduler_name: str) -> Queu
         remaining[kept] = _available_to_others(tables, limits, remaining, kept)
     remaining_gangs = np.where(gangs < UNLIMITED, gangs - running, gangs)
     return QueueLimits(limits, remaining, remaining_gangs, finder)
+
+
+def total_capacity(tables: SessionTables) -> TotalCapacity:
+    """Return the capacity that queues divide: the allocatable resources of all nodes."""
+    table = tables.node_table
+    return TotalCapacity(table.resources, table.allocatable.sum(axis=0), tables.share_resources)
+
+
+def _kept_guarantees(tables: SessionTables) -> dict[str, dict[str, int]]:
+    """Return the kept guarantees by queue and resource, without zeros."""
+    if not tables.queues.has_kept_guarantees:
+        return {}
+    capacity = total_capacity(tables)
+    # Without usage and requests, since guarantees depend on neither.
+    shares = build_queue_table(tables.queues, capacity, QueueUsageAndDemand({}, {}))
+    kept = kept_guarantees(shares)
+    return {
+        shares.names[row]: {capacity.resources[r]: int(kept[row, r]) for r in np.flatnonzero(kept[row])}
+        for row in np.flatnonzero(kept[1:].any(axis=1)) + 1
+    }
 
 
 def _used(tables: SessionTables, finder: "QueueLimitIndex", scheduler_name: str) -> tuple[IntArray, IntArray]:

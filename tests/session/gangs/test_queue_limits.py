@@ -1,6 +1,8 @@
 """The remaining amounts of queue limits, at every ancestor."""
 
+from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -133,6 +135,29 @@ def test_capacity_that_a_queue_does_not_lend_stays_free_for_it(asked):
     decision = schedule(cluster(nodes(1, gpu=9), *takers, gang("b", asked, 1, queue="b"), queues=queues))
     of_c = sum(one.pod.startswith("c") for one in decision.assignments)
     assert (of_c, len(decision.assignments) - of_c) == ({8: 2, 1: 5}[asked], {8: 5, 1: 1}[asked])
+
+
+KEEPING: dict[str, Any] = {"guarantee": {GPU: "8"}, "lendingLimit": {GPU: "0"}}
+
+
+@pytest.mark.parametrize(
+    "queues",
+    [
+        pytest.param((queue("a", **KEEPING), queue("b", **KEEPING)), id="less capacity"),
+        pytest.param(
+            (
+                queue("org", guarantee={GPU: "8"}),
+                queue("a", parent="org", **KEEPING),
+                queue("b", parent="org", **KEEPING),
+            ),
+            id="smaller guarantee of the parent",
+        ),
+    ],
+)
+def test_queues_keep_only_what_is_left_of_guarantees_that_are_scaled_down(queues):
+    gangs = (gang(f"{name}{at}", 1, queue=name) for name in "ab" for at in range(8))
+    decision = schedule(cluster(nodes(1, gpu=8), *gangs, queues=queues))
+    assert Counter(one.pod[0] for one in decision.assignments) == {"a": 4, "b": 4}
 
 
 def test_each_user_has_a_limit_of_its_own_in_a_queue_and_below():
