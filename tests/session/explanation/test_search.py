@@ -16,7 +16,7 @@ class Rule:
     is_placed: Callable[[int, int], bool]
     questions: int = 1000
 
-    def is_gang_placed_after(self, changes: Sequence[InputChange]) -> bool:
+    def is_gang_placed_after_changes(self, changes: Sequence[InputChange]) -> bool:
         self.questions -= 1
         if self.questions < 0:
             raise OutOfBudget
@@ -24,7 +24,7 @@ class Rule:
         return self.is_placed(limit, sum(change.count for change in changes if change.copy))
 
     def is_placed_regardless_of_new_node_names(self, changes: Sequence[InputChange]) -> bool:
-        return self.is_gang_placed_after(changes)
+        return self.is_gang_placed_after_changes(changes)
 
 
 LIMIT = ChangeOption(
