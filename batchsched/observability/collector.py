@@ -71,15 +71,20 @@ class MetricsCollector:
     def _read_reflectors(self, now: float) -> None:
         metrics = self.metrics
         metrics.forbidden.clear()
+        silence: dict[str, float] = {}
         for reflector in self.reflectors:
-            name = reflector.resource.plural
+            name = reflector.resource.full_name
             if reflector.forbidden:
-                metrics.forbidden.labels(reflector.resource.full_name).set(1)
+                metrics.forbidden.labels(name).set(1)
             self._grown(reflector, metrics.lists, reflector.lists, name)
             self._grown(reflector, metrics.events, reflector.events, name)
             self._grown(reflector, metrics.failures, reflector.failures, name)
-            if reflector.last_event_at is not None:
-                metrics.silence.labels(name).set(max(0.0, now - reflector.last_event_at))
+            if reflector.last_event_at is not None and not reflector.is_missing:
+                # Of several versions of one resource, the watch that is silent for the longest time counts.
+                silence[name] = max(silence.get(name, 0.0), now - reflector.last_event_at)
+        metrics.silence.clear()
+        for name, seconds in silence.items():
+            metrics.silence.labels(name).set(seconds)
 
     def _read_queues(self, profile_schedulers: Sequence[ProfileScheduler]) -> None:
         metrics = self.metrics

@@ -262,13 +262,20 @@ class Metrics:
         )
         self.lists = self._counter(
             "batchsched_reflector_lists",
-            "List requests of a whole collection: one at the start, and one after each 410 response.",
+            "List requests of a whole collection, named as for kubectl: one at the start, and one after each 410 "
+            "response.",
             "resource",
         )
         self.failures = self._counter(
-            "batchsched_reflector_failures", "List and watch requests that failed.", "resource"
+            "batchsched_reflector_failures",
+            "List and watch requests that failed, by resource, named as for kubectl.",
+            "resource",
         )
-        self.events = self._counter("batchsched_reflector_events", "Watch events received.", "resource")
+        self.events = self._counter(
+            "batchsched_reflector_events",
+            "Watch events received, by resource, named as for kubectl.",
+            "resource",
+        )
         self.forbidden = self._gauge(
             "batchsched_reflector_forbidden",
             "1 for each resource that the scheduler is not allowed to list or watch, named as for kubectl.",
@@ -276,7 +283,8 @@ class Metrics:
         )
         self.silence = self._gauge(
             "batchsched_reflector_silence_seconds",
-            "Seconds since the last event or bookmark of a watch. The API server sends a bookmark about once a minute.",
+            "Seconds since the last event or bookmark of the watch of a resource, named as for kubectl. The API server "
+            "sends a bookmark about once a minute. Kinds that are not installed have no series.",
             "resource",
         )
         self.requests = self._counter(
