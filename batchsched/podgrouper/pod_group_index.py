@@ -35,7 +35,9 @@ class PodGroupIndex:
         self._cache = cache
         self._by_origin: tuple[dict[str, PodGroup], ...] = tuple({} for _ in range(EXTERNAL + external))
         self.touched: set[str] = set()
-        """Names, `namespace/name`, of changed PodGroups. `PodGroupWriter` writes them to the API and clears the set."""
+        """Names, `namespace/name`, of changed PodGroups that are derived or written. `PodGroupWriter` clears the set.
+
+        A standby replica has no `PodGroupWriter`. So the set contains only PodGroups that exist."""
 
     def groups_of_origin(self, origin: int) -> Mapping[str, PodGroup]:
         """Return the PodGroups of one origin, such as users or the pod grouper, by `namespace/name`."""
@@ -79,7 +81,10 @@ class PodGroupIndex:
             self._show(key)
 
     def _show(self, key: str) -> None:
-        self.touched.add(key)
+        if key in self._by_origin[DERIVED] or key in self._by_origin[WRITTEN]:
+            self.touched.add(key)
+        else:
+            self.touched.discard(key)
         group = self._counting(key)
         if group is not None:
             self._cache.put(group)

@@ -95,6 +95,8 @@ class PodGroupWriter:
         for key in self._groups.touched:
             self._due.setdefault(key, now)
         self._groups.touched.clear()
+        written = self._groups.groups_of_origin(WRITTEN)
+        self._kept_queues = {key: kept for key, kept in self._kept_queues.items() if key in written}
         groups = sorted(key for key, due in self._due.items() if due <= now)
         for key in groups:
             del self._due[key]

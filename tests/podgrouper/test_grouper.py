@@ -10,7 +10,7 @@ from batchsched.api.snapshot import KIND_BY_GROUP_AND_NAME
 from batchsched.api.unsupported_fields import UNSUPPORTED_FIELD
 from batchsched.podgrouper.grouper import PodGrouper
 from batchsched.podgrouper.owners import OwnerHandler, decode_owner
-from batchsched.podgrouper.pod_group_index import OWNER_LABEL, WRITTEN
+from batchsched.podgrouper.pod_group_index import OWNER_LABEL, WRITTEN, PodGroupStore
 from batchsched.podgrouper.rules import OWNERS
 from batchsched.state.cluster_state import ClusterState
 from tests.podgrouper.owners import (
@@ -462,9 +462,22 @@ def test_gang_keeps_its_queue_until_none_of_its_pods_has_a_node(world):
     assert world.group().spec.queue == "research"
 
 
-def test_a_batchsched_pod_group_overrides_one_of_the_same_name_of_another_scheduler(world):
-    from batchsched.podgrouper.pod_group_index import PodGroupStore
+def test_replica_that_writes_no_pod_groups_remembers_only_those_that_exist(world):
+    foreign = PodGroupStore(world.grouper.groups, 0)
+    for number in range(3):
+        one = owner("Job", name=f"train-{number}", parallelism=2, template=TEMPLATE)
+        world.own(one)
+        pod = world.pod(f"train-{number}-0", owned_by=one)
+        group = world.group(pod.name)
+        foreign.put(group)
+        assert world.grouper.groups.touched == {group.key}
+        world.pods.remove(pod)
+        world.disown(one)
+        foreign.remove(group)
+    assert world.grouper.groups.touched == set()
 
+
+def test_a_batchsched_pod_group_overrides_one_of_the_same_name_of_another_scheduler(world):
     theirs = PodGroup.model_validate(
         {"metadata": {"name": "g", "namespace": "team"}, "spec": {"minMember": 2}}
     )
