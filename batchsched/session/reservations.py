@@ -97,20 +97,22 @@ def reservation_for_decision(gang: PendingGang, reservation: HeadReservation) ->
 
 
 def fits_after_running_gangs_end(inputs: FormulationInput, gang: PendingGang) -> bool:
-    """Return True if a gang would fit on the cluster once all running gangs have ended."""
-    cached = gang.members.cache.fits_after_running_gangs_end
-    if cached is None or cached[0] is not gang.members.cache.pending:
-        problem = problem_at_later_time(inputs, gang)
-        fits_alone = (
-            len(
-                solve_greedy(
-                    replace(problem, nodes=replace(problem.nodes, free=problem.nodes.capacity))
-                ).counts
-            )
-            > 0
-        )
-        cached = gang.members.cache.fits_after_running_gangs_end = (gang.members.cache.pending, fits_alone)
-    return cached[1]
+    """Return True if a gang would fit on the cluster once all running gangs have ended.
+
+    Pods that count against no queue stay on their nodes, and queues allow no more than they do now.
+    """
+    tables, cache = inputs.tables, gang.members.cache
+    if inputs.quotas.find_queue_with_exceeded_limit(
+        tables, gang.members.queue_and_user, gang.needs, int(gang.has_no_bound_pod)
+    ):
+        return False
+    # The problem is another object, unless it depends on this gang and the nodes only.
+    problem = problem_at_later_time(inputs, gang)
+    capacity = tables.capacity_for_gangs(inputs.profile.scheduler_name)
+    cached = cache.fits_after_running_gangs_end
+    if cached is None or cached[0] is not problem or cached[1] is not capacity:
+        cached = cache.fits_after_running_gangs_end = (problem, capacity, only_gang_fits(problem, capacity))
+    return cached[2]
 
 
 def free_resources_minus_nominated_pods(tables: SessionTables, held: Iterable[tuple[Pod, int]]) -> IntArray:

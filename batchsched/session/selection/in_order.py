@@ -50,9 +50,9 @@ class AttemptResult(Enum):
 
     STARTED = "started"
     FULL = "full"
-    """The gang fits once running gangs have ended."""
-    STUCK = "stuck"
-    """The gang would not fit on an empty cluster either, or a plugin refused it."""
+    """The gang finds no room on its nodes or in its queue."""
+    REFUSED = "refused"
+    """A plugin refused the gang, or it is only the surplus of a running gang: it holds up no other gang."""
     IN_THE_WAY = "in the way"
     """The gang fits, but would delay the head."""
 
@@ -69,6 +69,8 @@ class InOrderSelection:
         self._now = run.now
         self._reservation_rules = run.reservation_rules
         self._brief = run.builder.brief
+        self._is_idle = False
+        """True if nothing that counts against a queue runs; looked up only if the policy keeps room free."""
         self._ending_soon: IntArray = np.zeros(len(self._node_table.resources), np.int64)
         """[R] what running gangs release within the policy's horizon."""
         self._found_no_room: set[GangShape] = set()
@@ -120,6 +122,8 @@ class InOrderSelection:
         profile = self._inputs.profile
         if pending.room.any():
             self._ending_soon = self._released_within(horizon)
+            running, scheduler_name = self._inputs.tables.running.values(), profile.scheduler_name
+            self._is_idle = not any(members.counts_against_queue(scheduler_name) for members in running)
         held_back, could_fit = self._held_back(pending), self._could_fit(pending)
         if (
             self._brief
@@ -142,15 +146,23 @@ class InOrderSelection:
             if attempt is AttemptResult.STARTED or self._keep_nominated(gang):
                 held_back, could_fit = self._held_back(pending), self._could_fit(pending)
                 continue
-            if attempt is AttemptResult.FULL and profile.backfill != "none":
-                head = self._reserve_head(gang)
-                # None: no expected end lets the gang in. Then it does not hold up the gangs behind it.
-                if head is not None:
-                    self._backfill(pending, turns, behind, head)
-                    return
-            elif attempt is AttemptResult.FULL and profile.blocking:
+            if attempt is not AttemptResult.FULL or not self._may_hold_up_others(gang):
+                continue
+            if profile.backfill == "none":
                 self._refuse_waiting((pending.members[position] for position in turns), gang)
                 return
+            head = self._reserve_head(gang)
+            # None: no expected end lets the gang in. Then it does not hold up the gangs behind it.
+            if head is not None:
+                self._backfill(pending, turns, behind, head)
+                return
+
+    def _may_hold_up_others(self, gang: PendingGang) -> bool:
+        """Return True if a gang without room may hold up others: it waits for running gangs to end."""
+        profile = self._inputs.profile
+        return (profile.backfill != "none" or profile.blocking) and fits_after_running_gangs_end(
+            self._inputs, gang
+        )
 
     def _keep_nominated(self, gang: PendingGang) -> bool:
         """Record a gang without a place; keep the room of its nominated pods, and return whether it has any."""
@@ -184,8 +196,8 @@ class InOrderSelection:
     def _held_back(self, pending: OrderedGangs) -> BoolArray:
         """[W] True for gangs that the policy holds back: their needs and the room to keep are not free, now or soon."""
         room = pending.room
-        # On an empty cluster no gang is held back: otherwise a large one would wait forever.
-        if not room.any() or not (self._inputs.tables.running or self._run.builder.placements):
+        # On an idle cluster no gang is held back: otherwise a large one would wait forever.
+        if not room.any() or (self._is_idle and not self._run.builder.placements):
             return np.zeros(len(room), np.bool_)
         free = np.maximum(0, self._inputs.tables.free_resources()).sum(axis=0) + self._ending_soon
         required = pending.needs + room[:, np.newaxis] * self._node_table.allocatable.sum(axis=0)
@@ -248,7 +260,7 @@ class InOrderSelection:
         shape = _shape_of(gang)
         # A full decision tries again for the sake of the gang's own refusal.
         if self._brief and shape in self._found_no_room:
-            return self._full_or_stuck(gang)
+            return AttemptResult.FULL
         if head_reservation is not None and shape in self._delays_head:
             return AttemptResult.IN_THE_WAY
         formulation = formulate_problem(self._inputs, [gang], gang.created)
@@ -270,7 +282,7 @@ class InOrderSelection:
         placement = self._statement.place_gang(gang, planned_pods_by_gang(formulation, solution)[0])
         if not placement.placed:
             self._refusals.append(rolled_back_refusal(placement, timed_out=False))
-            return AttemptResult.STUCK
+            return AttemptResult.REFUSED
         self._run.builder.placements.append(placement)
         # From here on the plugins answer with this gang in place.
         self._inputs = self._inputs.after_placements([placement]).with_fresh_feasible_nodes()
@@ -326,21 +338,17 @@ class InOrderSelection:
     ) -> AttemptResult:
         # Surplus of a running gang waits for room without holding up other gangs.
         if gang.need == 0:
-            return AttemptResult.STUCK
+            return AttemptResult.REFUSED
         if not self._brief:
             with self._run.telemetry.gang_span(formulation.gangs[0].key):
                 self._refusals.append(refusal_of_only_gang(self._inputs, formulation, solution))
-        return self._full_or_stuck(gang)
+        return AttemptResult.FULL
 
     def _refuse_too_large(self, gang: PendingGang) -> AttemptResult:
         if not self._brief:
             with self._run.telemetry.gang_span(gang.key):
                 self._refusals.append(explain_refused_gang(self._inputs, gang))
-        return self._full_or_stuck(gang)
-
-    def _full_or_stuck(self, gang: PendingGang) -> AttemptResult:
-        """Return FULL if the gang fits on an empty cluster; only then it waits for running gangs to end."""
-        return AttemptResult.FULL if fits_after_running_gangs_end(self._inputs, gang) else AttemptResult.STUCK
+        return AttemptResult.FULL
 
     def _refuse_waiting(self, waiting: Iterable[GangState], head: PendingGang | None) -> None:
         """Refuse gangs that wait behind the head, or because of the policy if there is no head."""

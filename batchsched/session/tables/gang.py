@@ -19,6 +19,7 @@ from batchsched.framework.gang_counts import GangPodCounts
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import IndexArray, IntArray
 from batchsched.solver.problem import UNLIMITED, Problem, count_pods_that_fit
+from batchsched.state.queue_usage import counts_against_queue
 
 
 class EntitlementClass(IntEnum):
@@ -55,8 +56,8 @@ class CachedGangResults:
       gang_eligibility: (mark of the `GangEligibilityCheck`, pending gang, the gang to try or its refusal); written by
         `GangEligibilityCheck.eligible_gang_or_refusal`.
       entitled: (pending gang, the same in an entitlement class); written by `fair_share_order`.
-      fits_after_running_gangs_end: (pending gang, whether it fits when all running gangs have ended); written by
-        `reservations.fits_after_running_gangs_end`.
+      fits_after_running_gangs_end: (problem at a later time, capacity for gangs, whether the gang fits when all
+        running gangs have ended); written by `reservations.fits_after_running_gangs_end`.
       user: the user of the gang's oldest pod; written by `GangState.user`.
       stated_queue: the queue that the gang's oldest pod names; written by `GangState.queue`.
     """
@@ -66,7 +67,7 @@ class CachedGangResults:
     problem_at_later_time: "tuple[PendingGang, Problem] | None" = None
     gang_eligibility: "tuple[object, PendingGang, PendingGang | Refusal] | None" = None
     entitled: "tuple[PendingGang, PendingGang] | None" = None
-    fits_after_running_gangs_end: "tuple[PendingGang | None, bool] | None" = None
+    fits_after_running_gangs_end: "tuple[Problem, IntArray, bool] | None" = None
     user: str | None = None
     stated_queue: str | None = None
 
@@ -174,6 +175,14 @@ class GangState:
     def nonterminating_bound_pods(self) -> list[Pod]:
         """The gang's bound pods that are not being deleted; only these count for minMember."""
         return [pod for pod, _ in self.bound.values() if not pod.terminating]
+
+    def counts_against_queue(self, scheduler_name: str) -> bool:
+        """Return True if a bound pod of the gang counts against a queue; False for pods of other schedulers.
+
+        Args:
+          scheduler_name: scheduler name of the profile.
+        """
+        return any(counts_against_queue(pod, (scheduler_name,)) for pod, _ in self.bound.values())
 
     @property
     def is_partially_bound(self) -> bool:

@@ -283,6 +283,8 @@ class SessionTables:
     def _sum_nodes(self) -> None:
         self._total = self.node_table.allocatable.sum(axis=0)
         self._measured_columns = np.flatnonzero(self.share_resources & (self._total > 0))
+        self._capacity_for_gangs = self.node_table.allocatable
+        self._is_capacity_for_gangs_current = False
 
     def add_group(self, group: PodGroup) -> None:
         """Add a PodGroup to the session's tables, or replace it."""
@@ -387,6 +389,7 @@ class SessionTables:
         Every session calls this method first.
         """
         self.plugin_failures = dict(self._lasting_failures)
+        self._is_capacity_for_gangs_current = False
         self._form_outdated_gangs_again()
         for identity in self._changed:
             members = self.gangs[identity]
@@ -436,6 +439,26 @@ class SessionTables:
         nodes that do not offer them themselves.
         """
         return self._unbounded_where_unaccounted(self.node_table.allocatable)
+
+    def capacity_for_gangs(self, scheduler_name: str) -> IntArray:
+        """Return the amounts [N, R] (node, resource) that are free when all running gangs have ended.
+
+        Pods that count against no queue stay, such as those of DaemonSets: they do not end as gangs do. The result is
+        the same object in all sessions until it changes.
+
+        Args:
+          scheduler_name: scheduler name of the profile; pods of other schedulers count against no queue.
+        """
+        if not self._is_capacity_for_gangs_current:
+            capacity = self.offered_capacity().copy()
+            for members in self.running.values():
+                staying = self.running_gang(members)
+                if not (members.counts_against_queue(scheduler_name) or staying.terminating):
+                    np.subtract.at(capacity, staying.nodes, staying.requests)
+            if not np.array_equal(capacity, self._capacity_for_gangs):
+                self._capacity_for_gangs = capacity
+            self._is_capacity_for_gangs_current = True
+        return self._capacity_for_gangs
 
     def free_resources(self) -> IntArray:
         """Return the amounts [N, R] (node, resource) that are free; negative on overcommitted nodes.

@@ -1,11 +1,16 @@
 """Ordered selection: blocking heads, backfill, and gangs that the policy holds back."""
 
+import msgspec
 import pytest
 
+from batchsched.api.core.pod import Pod
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.status import Code, PermitAnswer, Status
-from tests.session.clusters import on
+from batchsched.ports.cluster import ClusterChanges
+from batchsched.session.session import Session
+from tests.session.clusters import leaving, on
 from tests.session.scenario import (
+    NOW,
     cluster,
     gang,
     group,
@@ -34,6 +39,14 @@ def running(count: int, seconds: int | None) -> Snapshot:
     return Snapshot(pods=pods, pod_groups=(group("run", count, expectedRuntimeSeconds=seconds),))
 
 
+def daemon_pod(node_name: str, scheduler_name: str = "default-scheduler") -> Pod:
+    """A pod with 100 millicores that runs for good, as those of DaemonSets."""
+    daemon = on(pod(f"proxy-{node_name}", cpu="100m"), node_name)
+    return msgspec.structs.replace(
+        daemon, spec=msgspec.structs.replace(daemon.spec, scheduler_name=scheduler_name)
+    )
+
+
 def test_without_blocking_gangs_behind_the_head_start():
     snapshot = cluster(nodes(2, gpu=1), running(1, None), gang("head", 2, age=9), gang("late", 1))
     decision = schedule(snapshot, ordered())
@@ -51,6 +64,31 @@ def test_head_refused_for_a_queue_limit_blocks_no_gang():
     decision = schedule(snapshot, ordered(blocking=True))
     assert names(decision) == {"late"}
     assert reasons(decision) == {"team/head": "QueueLimit"}
+
+
+def test_head_above_its_queue_limit_blocks_once_it_only_lacks_room():
+    queues = (queue("a", limit={"nvidia.com/gpu": "2"}),)
+    using = Snapshot(
+        pods=(on(pod("use-0", group="use", gpu=1), "n0"),), pod_groups=(group("use", 1, queue="a"),)
+    )
+    snapshot = cluster(
+        nodes(2, gpu=1), using, gang("head", 2, age=9, queue="a"), gang("late", 1), queues=queues
+    )
+    session = Session(snapshot, ordered(blocking=True))
+    decision = session.decide(NOW, 0)
+    assert names(decision) == {"late"}
+    assert reasons(decision) == {"team/head": "QueueLimit"}
+    present = running(1, None)
+    session.apply_changes(
+        ClusterChanges(
+            pod_groups=present.pod_groups,
+            removed_pods=using.pods,
+            added_pods=present.pods,
+            removed_pod_groups=("team/use",),
+        )
+    )
+    decision = session.decide(NOW, 0)
+    assert reasons(decision) == {"team/head": "InsufficientResources", "team/late": "OutOfTurn"}
 
 
 def test_head_without_a_known_start_reserves_nothing_and_blocks_no_gang():
@@ -82,6 +120,42 @@ def test_long_gang_is_held_back_until_it_leaves_headroom():
     assert reasons(schedule(single, ordered("headroom", args=args))) == {"team/long": "OutOfTurn"}
     idle = cluster(nodes(5, gpu=1), long)
     assert names(schedule(idle, ordered("headroom", args=args))) == {"long"}
+
+
+@pytest.mark.parametrize("scheduler_name, started", [("default-scheduler", {"long"}), ("batchsched", set())])
+@pytest.mark.parametrize("policy", ["headroom", "auto"])
+def test_any_gang_starts_if_only_pods_of_other_schedulers_run(policy: str, scheduler_name: str, started):
+    daemons = tuple(daemon_pod(f"n{at}", scheduler_name) for at in range(2))
+    snapshot = cluster(nodes(2, gpu=8), gang("long", 16, expectedRuntimeSeconds=7200), pods=daemons)
+    assert names(schedule(snapshot, ordered(policy, backfill="easy"))) == started
+
+
+def test_idle_cluster_lets_only_the_first_gang_leave_no_headroom():
+    first, second = (
+        gang(name, 4, age=age, expectedRuntimeSeconds=7200) for name, age in (("a", 9), ("b", 1))
+    )
+    snapshot = cluster(nodes(2, gpu=4), first, second, pods=(daemon_pod("n0"),))
+    decision = schedule(snapshot, ordered("headroom"))
+    assert names(decision) == {"a"}
+    assert reasons(decision) == {"team/b": "OutOfTurn"}
+
+
+def test_gang_behind_pods_that_never_leave_blocks_no_gang():
+    whole, late = gang("whole", 1, age=9, requests={"cpu": 8}), gang("late", 1, requests={"cpu": 1})
+    snapshot = cluster(nodes(1, cpu=8), whole, late, pods=(daemon_pod("n0"),))
+    assert names(schedule(snapshot, ordered(blocking=True))) == {"late"}
+    leaves = cluster(nodes(1, cpu=8), whole, late, pods=(leaving(daemon_pod("n0")),))
+    assert names(schedule(leaves, ordered(blocking=True))) == set()
+
+
+def test_session_that_follows_the_cluster_sees_when_pods_that_never_leave_have_left():
+    whole, late = gang("whole", 1, age=9, requests={"cpu": 8}), gang("late", 1, requests={"cpu": 1})
+    busy = on(pod("busy", cpu=1), "n0")
+    snapshot = cluster(nodes(1, cpu=8), whole, late, pods=(daemon_pod("n0"), busy))
+    session = Session(snapshot, ordered(blocking=True))
+    assert names(session.decide(NOW, 0)) == {"late"}
+    session.apply_changes(ClusterChanges(removed_pods=(daemon_pod("n0"),)))
+    assert names(session.decide(NOW, 0)) == set()
 
 
 def test_gang_held_back_by_the_policy_is_not_a_head_and_shorter_gangs_start():
