@@ -233,11 +233,11 @@ class ProfileScheduler:
         """
         # Other gangs take part in the next session, while the gangs of this one are being bound.
         self._gang_selector.resize(self.queue.active_namespaces())
-        self._gang_selector.select_gangs(
-            self.queue, self._in_flight, now, self._scheduler.distinct_spec_numbers
-        )
+        heads = self._heads()
+        self._select_gangs(now, kept_places=len(heads))
         if self._in_flight:
-            self._call_heads(now)
+            self._call_heads(heads, now)
+            self._select_gangs(now)
         if not self._in_flight and not self.held:
             return None
         wall_time = now + wall_offset
@@ -280,16 +280,24 @@ class ProfileScheduler:
                 del self._refused_evictions[key]
         return tuple(sorted(self._refused_evictions))
 
-    def _call_heads(self, now: float) -> None:
+    def _select_gangs(self, now: float, kept_places: int = 0) -> None:
+        specs_of = self._scheduler.distinct_spec_numbers
+        self._gang_selector.select_gangs(self.queue, self._in_flight, now, specs_of, kept_places=kept_places)
+
+    def _heads(self) -> list[Entity]:
+        """Return the gangs with a reservation that are in the scheduling queue."""
+        keys = (reservation.pod_group for reservation in self.reservations)
+        found = (self.queue.find_entity(identity) for key in keys for identity in identities_of_gang_key(key))
+        return [entity for entity in found if entity is not None]
+
+    def _call_heads(self, heads: Iterable[Entity], now: float) -> None:
         """Add gangs with a reservation to the session, which would otherwise give their capacity away."""
-        heads = (reservation.pod_group for reservation in self.reservations)
-        for identity in (identity for key in heads for identity in identities_of_gang_key(key)):
-            entity = self.queue.find_entity(identity)
-            if entity is not None and identity not in self._in_flight:
-                self.queue.activate(tuple(entity.pods), now)
-        self._gang_selector.select_gangs(
-            self.queue, self._in_flight, now, self._scheduler.distinct_spec_numbers
-        )
+        for head in heads:
+            if head.identity in self._in_flight or len(self._in_flight) >= self._gang_selector.gangs:
+                continue
+            self.queue.activate(tuple(head.pods), now)
+            if self.queue.pop_gang(head.identity, now) is not None:
+                self._in_flight[head.identity] = head
 
     def without_hung_plugins(self) -> "ProfileScheduler":
         """Return a new scheduler of the same profile in which the plugins that hung are disabled."""

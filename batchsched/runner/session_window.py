@@ -56,6 +56,8 @@ class SessionGangSelector:
         selected: dict[str, Entity],
         now: float,
         distinct_spec_numbers: SpecsOfPods,
+        *,
+        kept_places: int = 0,
     ) -> None:
         """Take gangs from the scheduling queue and add them to `selected` until the session is full.
 
@@ -64,6 +66,8 @@ class SessionGangSelector:
           selected: the gangs that already take part; changed in place.
           now: seconds since 1970.
           distinct_spec_numbers: returns the different specs of pods.
+          kept_places: the number of gangs that are to be added later, and count as selected. A session of one gang
+            keeps no place: after repeated failures, the gang that causes them must be alone.
         """
         session = self._session = _SelectedGangs(distinct_spec_numbers)
         for selected_gang in selected.values():
@@ -76,7 +80,8 @@ class SessionGangSelector:
             if session.has_namespace_used_share(namespace, self.gangs / namespaces, max_specs / namespaces)
         }
         self.is_full = False
-        while len(selected) < self.gangs and session.spec_count < max_specs:
+        max_gangs = max(1, self.gangs - kept_places)
+        while len(selected) < max_gangs and session.spec_count < max_specs:
             entity = queue.pop(now, early=not selected, after_others=share_used)
             if entity is None:
                 break

@@ -245,6 +245,19 @@ class SchedulingQueue:
             if entity is None:
                 return None
             self._count(QueueState.ACTIVE, POP_FROM_BACKOFF, len(entity.pods))
+        return self._begin_cycle(entity, now)
+
+    def pop_gang(self, identity: str, now: float) -> Entity | None:
+        """Begin the scheduling cycle of a certain gang or single pod before its turn; return None if it is not active.
+
+        Args:
+          identity: identity of the gang.
+          now: time in seconds.
+        """
+        entity = self._entities.get(identity)
+        return self._begin_cycle(entity, now) if entity and entity.place is QueueState.ACTIVE else None
+
+    def _begin_cycle(self, entity: Entity, now: float) -> Entity:
         self._move(entity, QueueState.IN_FLIGHT, "")
         entity.attempts += 1
         entity.popped = tuple(entity.pods.values())

@@ -1,7 +1,9 @@
 """How many gangs and pod specs take part in a session, and the shares of namespaces in it."""
 
+import contextlib
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,10 +14,12 @@ from batchsched.api.core.pod import Pod
 from batchsched.runner.session_window import SPECS_PER_GANG, SessionGangSelector
 from batchsched.scheduling_queue.entity import Entity
 from batchsched.scheduling_queue.queue import SchedulingQueue
+from batchsched.session.session import Session
 from tests.scheduling_queue.entities import pod, queue, standard_pipeline
 from tests.service.town import Town
-from tests.session.scenario import cluster, nodes, profile
+from tests.session.scenario import cluster, gang, nodes, profile
 from tests.session.scenario import pod as requesting
+from tests.session.test_reservations import running
 
 
 def of_namespace(namespace: str, one: Pod) -> Pod:
@@ -174,3 +178,45 @@ async def test_pods_of_a_flood_and_of_another_namespace_are_all_bound(selection)
     assert len(town.bound) == 10
     await town.turns(5)
     assert len(town.bound) == 41
+
+
+def town_with_waiting_head(**settings: Any) -> Town:
+    """A node of eight GPUs, of which four are free until the head, a gang of eight, may start in an hour."""
+    began = running("before", 3600, "n0", "n0", "n0", "n0")
+    return Town(
+        cluster(nodes(1, gpu=8), began, gang("head", 8, age=50)), profile(backfill="easy", **settings)
+    )
+
+
+@pytest.mark.parametrize("selection", ["weight", "ordered"])
+async def test_head_keeps_its_reservation_although_other_gangs_fill_the_session(selection):
+    town = town_with_waiting_head(session_window=3, selection=selection)
+    await town.turns(2)
+    town.make(requesting(f"late-{at}", gpu=1) for at in range(6))
+    await town.turns(6)
+    assert {one.pod_group for decision in town.decisions for one in decision.reservations} == {"team/head"}
+    assert set(town.bound) == {f"before-{at}" for at in range(4)}
+
+
+async def test_head_is_alone_in_no_session():
+    town = town_with_waiting_head(session_window=3)
+    await town.turns(10)
+    assert len(town.decisions) == 1
+
+
+async def test_gang_that_makes_sessions_fail_is_found_although_a_head_waits(monkeypatch):
+    town = town_with_waiting_head(session_window=3)
+    await town.turns(2)
+    usual = Session.decide
+
+    def fail_with_head(self, now, seed, among=None, *rest):
+        if "team/head" in among:
+            raise ValueError("a bug")
+        return usual(self, now, seed, among, *rest)
+
+    monkeypatch.setattr(Session, "decide", fail_with_head)
+    town.make([requesting("late", gpu=1)])
+    for _ in range(30):
+        with contextlib.suppress(ValueError):
+            await town.turn(1)
+    assert "late" in town.bound
