@@ -11,6 +11,8 @@ from batchsched.podgrouper.shape import mapping_or_empty
 
 _TEMPLATES: Final = frozenset({"template", "leaderTemplate", "workerTemplate"})
 """Fields that contain a pod template, or, in a JobSet, the template of a Job."""
+_PARTS_WITH_POD_METADATA: Final = frozenset({"driver", "executor", "cliques"})
+"""Fields with parts of Spark and Grove that state labels and annotations of their pods, but have no `metadata`."""
 _FREE_KEYS: Final = ("ReplicaSpecs", "replicaStatuses")
 """Endings of the names of fields with names of roles as their keys."""
 _READ_FIELDS: Final = frozenset(
@@ -29,9 +31,9 @@ _READ_FIELDS: Final = frozenset(
             "groupName",
         ),
         *("components", "apiVersion", "kind"),
-        *("driver", "executor", "instances", "dynamicAllocation", "enabled", "minExecutors"),
+        *("instances", "dynamicAllocation", "enabled", "minExecutors"),
         *("initialExecutors", "batchSchedulerOptions", "priorityClassName"),
-        *("cliques", "podCliqueScalingGroups", "cliqueNames", "topologyConstraint", "topologyName"),
+        *("podCliqueScalingGroups", "cliqueNames", "topologyConstraint", "topologyName"),
         *("pack", "packDomain", "required", "preferred"),
     }
 )
@@ -86,8 +88,8 @@ def _read_fields(value: Mapping[str, Any]) -> dict[str, Any]:
     for name, part in value.items():
         if name in _TEMPLATES and isinstance(part, dict):
             kept[name] = _strip_template(part)
-        elif name == "labels" and isinstance(part, dict) and _is_labelled(value):
-            kept[name] = {key: text for key, text in part.items() if key == QUEUE_LABEL}
+        elif name in _PARTS_WITH_POD_METADATA:
+            kept[name] = _strip_part_with_pod_metadata(part)
         elif name.endswith(_FREE_KEYS) and isinstance(part, dict):
             kept[name] = {role: _strip_part(entry) for role, entry in part.items()}
         elif name in _READ_FIELDS:
@@ -95,9 +97,16 @@ def _read_fields(value: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def _is_labelled(value: Mapping[str, Any]) -> bool:
-    """Return whether a mapping is a driver or executor of Spark, or a clique of Grove, which state labels of pods."""
-    return "cores" in value or "instances" in value or "spec" in value
+def _strip_part_with_pod_metadata(part: Any) -> Any:
+    if isinstance(part, list):
+        return [_strip_part_with_pod_metadata(entry) for entry in part]
+    if not isinstance(part, dict):
+        return part
+    metadata = {name: part[name] for name in ("labels", "annotations") if isinstance(part.get(name), dict)}
+    kept = keep_fields_of_class(metadata, ObjectMeta)
+    if "labels" in kept:
+        kept["labels"] = {key: text for key, text in kept["labels"].items() if key == QUEUE_LABEL}
+    return {**_read_fields(part), **kept}
 
 
 def _strip_part(part: Any) -> Any:

@@ -26,6 +26,8 @@ from tests.podgrouper.owners import (
 KINDS = {kind.name: kind for kind in OWNERS}
 SECRET = "s3cret"
 POLICY = {"minAvailable": 2, "queue": "q", "priorityClass": "high", "scheduleTimeoutSeconds": 9}
+QUEUE = {"scheduling.batchsched.dev/queue": "q"}
+RACK = {"kueue.x-k8s.io/podset-required-topology": "rack", "example.com/note": SECRET}
 WRITTEN = {
     "job": job(3, 5, status={"succeeded": 1, "failedIndexes": "1,3-4"}),
     "suspended job": job(3, suspend=True),
@@ -71,6 +73,11 @@ WRITTEN = {
         executor={"instances": 3},
         dynamicAllocation={"enabled": True, "minExecutors": 2},
     ),
+    "spark with topologies": owner(
+        "SparkApplication",
+        driver={"coreRequest": "1", "labels": QUEUE, "annotations": RACK},
+        executor={"instances": 3, "annotations": RACK},
+    ),
     "app wrapper": app_wrapper(pytorch(), {**job(2), "metadata": {"name": "j"}}),
     "app wrapper of a pod": app_wrapper(
         {"apiVersion": "v1", "kind": "Pod", "metadata": {}, **TEMPLATE}, job(2)
@@ -82,6 +89,10 @@ WRITTEN = {
         groups=[{"name": "decode", "cliqueNames": ["leader", "worker"], "replicas": 3, "minAvailable": 2}],
         topologyConstraint={"topologyName": "t", "pack": {"preferred": "block"}},
         priorityClassName="high",
+    ),
+    "grove with topologies": pod_clique_set(
+        {**clique("front", 2), "annotations": RACK, "labels": QUEUE},
+        {**clique("worker", 4), "annotations": RACK},
     ),
     "deployment": owner(
         "Deployment", replicas=3, template=TEMPLATE, annotations={"scheduling.batchsched.dev/min-member": "2"}
