@@ -45,6 +45,8 @@ PROTECTION_REASONS: Final = {
 """Reasons of the condition `ProtectionLimited`, with its status and the meaning. Other PodGroups lack the condition."""
 WARNINGS: Final = (PRIORITY_CAPPED, PROTECTION_LIMITED)
 """Conditions of PodGroups that are present only as long as they are True."""
+POD_GROUP_CONDITIONS: Final = frozenset({SCHEDULED, *WARNINGS})
+"""Types of all conditions that are written to batchsched PodGroups."""
 QUEUE_REASONS: Final = {
     ACTIVE: ("True", "it has its place in the tree"),
     "Misplaced": (
@@ -53,6 +55,8 @@ QUEUE_REASONS: Final = {
     ),
 }
 """Reasons of the condition `Active` of a queue, with its status and the meaning."""
+QUEUE_CONDITIONS: Final = frozenset({ACTIVE})
+"""Types of all conditions that are written to Queues."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,6 +321,15 @@ def _with_warnings(
     for kind, (reason, message) in warnings.items():
         kept = _with(_condition((True, reason, message), kept, group.metadata.generation, now, kind), kept)
     return kept
+
+
+def with_conditions_of_others(
+    written: Mapping[str, Any], seen: Mapping[str, Any], own: frozenset[str]
+) -> Json:
+    """Return a written status in which all conditions but those of the types `own` are those of the status `seen`."""
+    others = [present for present in seen.get("conditions") or () if present["type"] not in own]
+    kept = [present for present in written.get("conditions") or () if present["type"] in own]
+    return {**written, "conditions": [*others, *kept]}
 
 
 def _with(condition: Json, before: Conditions) -> list[Json]:

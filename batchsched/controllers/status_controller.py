@@ -59,6 +59,8 @@ _SERVER_ERROR: Final = 500
 POSITIONS_SECONDS: Final = 5.0
 """Seconds between two computations of all queue positions: a gang that starts moves all behind it."""
 OUR_QUEUES: Final = ApiResource(API_VERSION, "queues", "Queue", namespaced=False)
+OWN_CONDITIONS: Final = {POD_GROUPS: status.POD_GROUP_CONDITIONS, QUEUES: status.QUEUE_CONDITIONS}
+"""Types of the conditions that this controller writes, by field of Snapshot. Others belong to other controllers."""
 ObjectKey = tuple[str, str]
 """An object to check: its field of Snapshot and its key there."""
 ObjectWithUid = tuple[ObjectKey, str]
@@ -104,7 +106,7 @@ class StatusController:
         self._written_versions: dict[ObjectWithUid, int] = {}
         """The resource versions that the written statuses of PodGroups and Queues have."""
         self._overwritten: set[ObjectWithUid] = set()
-        """Objects of which another client changed the status after this controller wrote it."""
+        """Objects of which another client changed what this controller wrote to the status."""
         self._allocations: Mapping[str, status.QueueStatusInput] = {}
         self._positions: dict[str, int] = {}
         self._protections: Mapping[str, tuple[str, str]] = {}
@@ -199,9 +201,32 @@ class StatusController:
         for field, key in self._cache.take_keys_of_changed_statuses():
             place = ((field, key), _uid(self._cache.get(field, key)))
             # An older version is that of an earlier write: the watch has not shown the last one yet.
-            if self._cache.resource_version(field, key) > self._written_versions.get(place, 0) > 0:
+            is_newer = self._cache.resource_version(field, key) > self._written_versions.get(place, 0) > 0
+            if is_newer and self._is_overwritten(place):
                 self._overwritten.add(place)
                 self._queued[field, key] = None
+
+    def _is_overwritten(self, place: ObjectWithUid) -> bool:
+        """Return whether another client changed what this controller wrote; other controllers may add conditions."""
+        (field, key), uid = place
+        own, written = OWN_CONDITIONS[field], self._written[place]
+        seen = self._cache.status_of_custom_resource(field, key, uid)
+        present = {name: seen.get(name) for name in written}
+        shown, expected = (
+            _plain(status.with_conditions_of_others(one, {}, own)) for one in (present, written)
+        )
+        return bool(shown != expected)
+
+    def _present_status(self, place: ObjectWithUid, checked_object: Any) -> Any:
+        """Return the status of an object: as it was written last, with the present conditions of other controllers."""
+        (field, key), _ = place
+        written = self._written.get(place)
+        if written is not None and field == POD_GROUPS and is_converted_from_external(checked_object):
+            return written
+        seen = self._cache.status_of_custom_resource(field, key, checked_object.metadata.uid)
+        if written is None:
+            return seen
+        return status.with_conditions_of_others(written, seen, OWN_CONDITIONS[field])
 
     def _update_positions(self) -> None:
         before = self._positions
@@ -310,9 +335,7 @@ class StatusController:
         place = (key_to_check, _uid(checked_object))
         if field == PODS:
             return self._pod(place, checked_object, now)
-        present = self._written.get(place)
-        if present is None:
-            present = self._cache.status_of_custom_resource(field, key, checked_object.metadata.uid)
+        present = self._present_status(place, checked_object)
         before = present.get("conditions", ())
         if field == QUEUES:
             held = self._allocations.get(key) or status.QueueStatusInput({})
@@ -516,8 +539,9 @@ def _scheduled_condition(written: Any) -> Any:
 
 
 def _plain(written: Any) -> Any:
-    """Return a status without the fields that are null."""
-    return {name: value for name, value in written.items() if value is not None}
+    """Return a status without the fields that are null, and with its conditions by type."""
+    plain = {name: value for name, value in written.items() if value is not None}
+    return plain | {"conditions": {present["type"]: present for present in plain.get("conditions", ())}}
 
 
 def _uid(checked_object: Any) -> str:

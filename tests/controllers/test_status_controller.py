@@ -172,6 +172,50 @@ async def test_status_that_another_client_changed_is_written_again():
     assert (office.status["phase"], office.status["placed"]) == ("Pending", 0)
 
 
+QUOTA = {"type": "QuotaReserved", "status": "True", "reason": "Quota", "message": "by another controller"}
+
+
+@pytest.mark.parametrize(
+    "field, key, path, own, forged",
+    [
+        ("pod_groups", "team/bert", GROUP, "Scheduled", {"placed": 9}),
+        ("queues", "default", "/queues/default/status", "Active", {"pending": 9}),
+    ],
+    ids=["PodGroup", "Queue"],
+)
+async def test_conditions_of_other_controllers_stay_and_do_not_count_as_a_changed_status(
+    field, key, path, own, forged
+):
+    office = office_with(*bert(), [queue("default")])
+    office.desk.version = 7
+    await office.controller.run_once()
+
+    async def written_after(foreign: list[Any], **changed: Any) -> list[list[tuple[str, str]]]:
+        """Let the API server show the written status with changes, and return the conditions written after that."""
+        before = office.desk.of(path)
+        status = {name: value for name, value in before[-1]["status"].items() if value is not None}
+        conditions = [*(one for one in status["conditions"] if one["type"] == own), *foreign]
+        stored = office.cache.get(field, key)
+        shown = stored.model_dump(by_alias=True) | {"status": status | {"conditions": conditions} | changed}
+        office.cache.put(type(stored).model_validate(shown), str(office.desk.version + 1))
+        office.desk.version += 2
+        await office.clock.sleep(POSITIONS_SECONDS)
+        await office.controller.run_once()
+        return [
+            [(one["type"], one["status"]) for one in write["status"]["conditions"]]
+            for write in office.desk.of(path)[len(before) :]
+        ]
+
+    refused = QUOTA | {"status": "False"}
+    assert await written_after([QUOTA]) == []
+    office.bind("bert-0", "bert-1")
+    assert await written_after([QUOTA]) == [[("QuotaReserved", "True"), (own, "True")]]
+    assert await written_after([refused]) == []
+    assert await written_after([refused], **forged) == [[("QuotaReserved", "False"), (own, "True")]]
+    assert await written_after([]) == []
+    assert await written_after([], **forged) == [[(own, "True")]]
+
+
 @pytest.mark.parametrize("phase", ["Running", "Succeeded"])
 async def test_next_leader_writes_only_status_that_is_not_written_yet_or_that_another_client_changed(phase):
     office = office_with(*bert())
