@@ -122,7 +122,12 @@ class ManifestSource(StrictModel):
     files: tuple[Path, ...] = Field(
         min_length=1, description="Files and directories of manifests; or a dump."
     )
-    now: float = Field(default=0.0, ge=0, description="Start of the simulated time, in seconds since 1970.")
+    now: float | None = Field(
+        default=None,
+        ge=0,
+        description="Start of the simulated time, in seconds since 1970. Default: the time of the dump, or 0 for other "
+        "manifests; if pods of these run already, the field is required.",
+    )
     runtime: int = Field(
         default=3600, ge=0, description="Run time in seconds of gangs without expectedRuntimeSeconds."
     )

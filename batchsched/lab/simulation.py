@@ -24,7 +24,7 @@ from batchsched.errors import BatchschedError, CommandError, InvalidInput
 from batchsched.lab.fairness import measure_queue_shares
 from batchsched.lab.measures import RunOutcome, measure_run
 from batchsched.lab.plan import PlannedRun
-from batchsched.lab.scenario import ALL_NAMES, PhillySource, TraceWindow, WorkloadSpec
+from batchsched.lab.scenario import ALL_NAMES, ManifestSource, PhillySource, TraceWindow, WorkloadSpec
 from batchsched.lab.workers import LabWorkers
 from batchsched.record.cluster_files import SessionSettings, read_cluster_files
 from batchsched.record.file import read_session_file as read_session
@@ -202,17 +202,36 @@ def _from_source(run: PlannedRun) -> Workload:
         queues = {name: queue for name, queue in queue_of.items() if name in used}
         return philly.create_workload(window, cluster.nodes, cluster.gpus_per_node, name, queues)
     if spec.manifests is not None:
-        settings = SessionSettings(run.profile, spec.manifests.now)
-        snapshot = read_snapshot_from_files(read_cluster_files(spec.manifests.files), settings).snapshot
-        return workload_of_snapshot(
-            snapshot, run.profile.scheduler_name, spec.manifests.now, spec.manifests.runtime, name
-        )
+        return _workload_of_manifests(spec.manifests, run.profile, name)
     if spec.session is not None:
         record = read_session(spec.session.file)
         # The pods of the recorded session name its scheduler, whatever name the profiles of the scenario have.
         scheduler_name = record.profile.scheduler_name
         return workload_of_snapshot(record.snapshot, scheduler_name, record.now, spec.session.runtime, name)
     return _generate(spec, run)
+
+
+def _workload_of_manifests(source: ManifestSource, profile: Profile, name: str) -> Workload:
+    """Create the workload of a cluster from manifests or a dump.
+
+    Raises:
+      InvalidInput: pods run already, and neither the files nor the source state the time of the cluster.
+    """
+    files = read_cluster_files(source.files)
+    now = files.stated_time if source.now is None else source.now
+    # The present time would give each run another workload, and results are kept for later sweeps.
+    settings = SessionSettings(profile, 0.0 if now is None else now)
+    snapshot = read_snapshot_from_files(files, settings).snapshot
+    workload = workload_of_snapshot(snapshot, profile.scheduler_name, settings.now, source.runtime, name)
+    running = next((pod.key for one in workload.arrivals for pod in one.pods if pod.node), None)
+    if now is None and running is not None:
+        raise InvalidInput(
+            f"is missing, but pod {running} runs already, and the end of its run time depends on the time of the "
+            "cluster; set manifests.now to the time at which the manifests were read, in seconds since 1970, or use a "
+            "dump, which states its time",
+            field="manifests.now",
+        )
+    return workload
 
 
 def _generate(spec: WorkloadSpec, run: PlannedRun) -> Workload:

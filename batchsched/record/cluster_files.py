@@ -33,6 +33,13 @@ class ClusterFiles:
     dump: ClusterDump | None = None
     session: "SessionRecord | None" = None
 
+    @property
+    def stated_time(self) -> float | None:
+        """The time of the dump or of the recorded session, in seconds since 1970; None if all files are manifests."""
+        if self.session is not None:
+            return self.session.now
+        return None if self.dump is None else self.dump.time
+
     def session_time(self, now: float | None = None) -> float:
         """Return the time that a session on these files takes as the current time, in seconds since 1970.
 
@@ -40,11 +47,8 @@ class ClusterFiles:
           now: the time that the user states. None: the time of the dump or of the recorded session, or else the
             present time in whole seconds, like timestamps of Kubernetes.
         """
-        if now is not None:
-            return now
-        if self.session is not None:
-            return self.session.now
-        return float(int(time.time())) if self.dump is None else self.dump.time
+        stated = self.stated_time if now is None else now
+        return float(int(time.time())) if stated is None else stated
 
 
 def read_cluster_files(paths: Sequence[Path]) -> ClusterFiles:

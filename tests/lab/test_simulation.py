@@ -1,4 +1,5 @@
 import gc
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -174,10 +175,46 @@ def test_manifests_and_recorded_sessions_bring_their_own_cluster(tmp_path):
     session = tmp_path / "monday.json.gz"
     files = [str(EXAMPLES / "cluster.yaml"), str(EXAMPLES / "jobs.yaml")]
     assert CliRunner().invoke(app, ["record", *files, "--to", str(session)]).exit_code in (0, 3)
-    (given, _) = made(tmp_path, {"manifests": {"files": files}})
+    (given, _) = made(tmp_path, {"manifests": {"files": files, "now": 1_767_603_600}})
     (recorded, _) = made(tmp_path, {"session": {"file": "monday.json.gz"}})
     assert given.cluster.nodes == recorded.cluster.nodes
     assert {one.key for one in given.arrivals} == {one.key for one in recorded.arrivals}
+
+
+def node_and_pod(**status):
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"}, "spec": {}, "status": status}
+    pod["spec"] = {"schedulerName": "batchsched", "containers": [{"name": "main"}]}
+    if status:
+        pod["spec"]["nodeName"] = "n1"
+    return [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}, pod]
+
+
+RUNNING = node_and_pod(phase="Running", startTime="2026-01-05T08:30:00Z")
+NINE = 1_767_603_600
+"""2026-01-05T09:00:00Z"""
+
+
+def manifests_at(tmp_path, items, **source):
+    """The arrivals of a workload that is read from a file, by time and elapsed run time."""
+    file = tmp_path / "cluster.json"
+    head = {"apiVersion": "v1", "kind": "List"}
+    if source.pop("dump", False):
+        head["dump"] = {"format": "batchsched.dump/1", "batchsched": "1", "time": "2026-01-05T09:00:00Z"}
+    file.write_text(json.dumps({**head, "items": items}, separators=(",", ":")))
+    (workload, _) = made(tmp_path, {"manifests": {"files": [str(file)], **source}})
+    return [(arrival.time, arrival.elapsed) for arrival in workload.arrivals]
+
+
+def test_a_dump_is_simulated_from_its_time_unless_another_one_is_stated(tmp_path):
+    assert manifests_at(tmp_path, RUNNING, dump=True) == [(NINE, 1800)]
+    assert manifests_at(tmp_path, RUNNING, dump=True, now=NINE + 60) == [(NINE + 60, 1860)]
+
+
+def test_manifests_with_a_running_pod_require_the_time_at_which_it_runs(tmp_path):
+    with pytest.raises(InvalidInput, match=r"workload w: manifests\.now: .*default/one.*set manifests\.now"):
+        manifests_at(tmp_path, RUNNING)
+    assert manifests_at(tmp_path, RUNNING, now=NINE) == [(NINE, 1800)]
+    assert manifests_at(tmp_path, node_and_pod()) == [(0, 0)]
 
 
 def test_pods_of_a_recorded_session_are_those_of_its_own_scheduler(tmp_path):
