@@ -123,9 +123,10 @@ def _memory(spec: Manifest, part: Manifest) -> int:
     if overhead:
         return memory + _bytes_of(overhead)
     factor = _OVERHEAD_FACTOR_WITHOUT_JVM if spec.get("type") in _WITHOUT_JVM else _OVERHEAD_FACTOR
-    with contextlib.suppress(ValueError):
-        factor = float(text_or_empty(spec.get("memoryOverheadFactor")) or factor)
-    return memory + max(_LEAST_OVERHEAD, int(memory * factor))
+    added = int(memory * factor)
+    with contextlib.suppress(ValueError, OverflowError):  # a text such as "much", "nan" or "inf" is ignored
+        added = int(memory * float(text_or_empty(spec.get("memoryOverheadFactor"))))
+    return memory + max(_LEAST_OVERHEAD, added)
 
 
 def _bytes_of(text: str) -> int:

@@ -297,6 +297,8 @@ def test_spark_adds_an_overhead_to_the_memory_of_its_pods():
     assert memory(driver={"memory": "10g"}, type="Python") == 10240 + 4096
     assert memory(driver={"memory": "512m", "memoryOverhead": "1g"}) == 512 + 1024
     assert memory(driver={"memory": "2048"}, memoryOverheadFactor="0.5") == 2048 + 1024
+    for invalid in ("much", "nan", "inf", "1e308"):
+        assert memory(memoryOverheadFactor=invalid) == 1024 + 384
 
 
 def test_pods_of_a_deployment_are_a_gang_only_if_an_annotation_says_so():
