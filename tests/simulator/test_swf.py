@@ -2,7 +2,10 @@ import re
 
 import pytest
 
+from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput
+from batchsched.lab.simulation import simulate
+from batchsched.simulator.run import RunSettings
 from batchsched.simulator.swf import SwfJob, create_workload, read_trace
 
 TRACE = """; Version: 2
@@ -61,6 +64,31 @@ def test_gangs_are_rigid_and_their_pods_ask_for_one_processor(trace):
     assert first.group.creation_time == 100.0
     assert len(made.cluster.nodes) == 16
     assert len({pod.key for one in made.arrivals for pod in one.pods}) == 7
+
+
+def test_of_a_job_in_parts_only_the_row_of_the_whole_job_counts(tmp_path):
+    file = tmp_path / "parts.swf"
+    statuses = (1, 2, 3, 4, 0, 5, -1)
+    file.write_text(
+        "".join(
+            f"{at} {at} -1 9 1 -1 -1 1 9 -1 {status} -1 -1 -1 0 -1 -1 -1\n"
+            for at, status in enumerate(statuses)
+        )
+    )
+    assert [row.number for row in read_trace(file).rows] == [0, 4, 5, 6]
+
+
+def test_rows_that_repeat_a_job_number_are_gangs_of_their_own():
+    rows = [SwfJob(2, submit, 50, 2, 50) for submit in (0, 10, 20)] + [SwfJob(13, 30, 5, 1, 5)]
+    made = create_workload(rows, 8, "repeated")
+    assert [one.key for one in made.arrivals] == [
+        "default/j02",
+        "default/j02.2",
+        "default/j02.3",
+        "default/j13",
+    ]
+    result = simulate(made, Profile(), RunSettings("test"))
+    assert [(one.started, one.ended) for one in result.gangs] == [(0, 50), (10, 60), (20, 70), (30, 35)]
 
 
 def test_a_row_wider_than_the_cluster_is_refused(trace):
