@@ -117,9 +117,13 @@ class LeaderElector:
                 _LOG.error("%s no longer leads: the Lease was not renewed in time", self.identity)
                 return
 
+    def stop_writes(self) -> None:
+        """Let this replica send no further writes. The Lease stays until it is released or expires."""
+        self._until = float("-inf")
+
     async def release(self) -> None:
         """Release the Lease, so that another replica can lead at once instead of after its expiry."""
-        self._until = float("-inf")  # stops all writes
+        self.stop_writes()
         if not self._claimed:
             return
         self._claimed = False

@@ -14,7 +14,9 @@ class ApiRequestLimit:
     """
 
     def __init__(self, count: int) -> None:
-        self._free = count
+        self._count = self._free = count
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
         """By namespace, the requests that wait; the first namespace has the next turn."""
 
@@ -27,9 +29,14 @@ class ApiRequestLimit:
         finally:
             self._release()
 
+    async def wait_until_idle(self) -> None:
+        """Wait until no request is counted as concurrent."""
+        await self._idle.wait()
+
     async def _acquire(self, namespace: str) -> None:
         if self._free:
             self._free -= 1
+            self._idle.clear()
             return
         turn = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(namespace, deque()).append(turn)
@@ -51,3 +58,5 @@ class ApiRequestLimit:
                 turn.set_result(None)
                 return
         self._free += 1
+        if self._free == self._count:
+            self._idle.set()

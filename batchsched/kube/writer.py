@@ -68,6 +68,10 @@ class Writer:
         self._fence = fence
         self._limit = ApiRequestLimit(in_flight)
 
+    async def wait_until_idle(self) -> None:
+        """Wait until no request is in flight."""
+        await self._limit.wait_until_idle()
+
     async def bind(self, binding: Binding) -> None:
         """Bind a pod to a node. If a request gets no response, the pod is read, because it may be bound.
 

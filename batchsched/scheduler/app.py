@@ -272,6 +272,10 @@ class SchedulerApp:
             callbacks=(reporter.record_explanation, self.on_explanation),
         )
 
+    async def wait_until_no_write_in_flight(self) -> None:
+        """Wait until the API server has answered all writes that only a leader sends, or their deadlines are over."""
+        await self.writer.wait_until_idle()
+
     async def flush_events(self) -> None:
         """Write the Events that are still queued when this replica no longer leads.
 

@@ -4,7 +4,9 @@
 configuration and of the certificate run in the background.
 
 On SIGTERM or SIGINT the loop stops, bindings in flight are finished, the Lease is released, and the remaining Events
-are written. If the Lease is lost, only Events are still written; the process exits and Kubernetes restarts it.
+are written. If a write stays in flight, the Lease expires instead: the write may take effect later, and no other
+replica may lead before. If the Lease is lost, only Events are still written; the process exits and Kubernetes restarts
+it.
 """
 
 import asyncio
@@ -59,7 +61,7 @@ class ReplicaProcess:
       lease: The Lease to hold while scheduling; None if there is only one replica.
       make_app: Creates the scheduler; its writes must be fenced by the Lease.
       background: Opens the context of the background tasks, such as the HTTP server.
-      patience: Maximum seconds for bindings in flight, and again for the remaining Events, at shutdown.
+      patience: Maximum seconds for writes in flight, and again for the remaining Events, at shutdown.
     """
 
     connection: Connection
@@ -116,13 +118,32 @@ class ReplicaProcess:
             return EXIT_LEASE_LOST
         _LOG.info("shutting down: finishing bindings in flight")
         lead.cancel()
-        with contextlib.suppress(TimeoutError, asyncio.CancelledError):
-            await asyncio.wait_for(lead, self.patience)
-        await _cancel(keep)
-        if self.lease is not None:
+        has_finished = await self._finish_writes(service, lead, keep)
+        if self.lease is not None and has_finished:
             await self.lease.release()
+        elif self.lease is not None:
+            _LOG.warning("the Lease is not released, since writes are still in flight; it expires")
         await self._tell(service)
         return EXIT_OK
+
+    async def _finish_writes(
+        self, service: SchedulerApp, lead: asyncio.Task[None], keep: asyncio.Task[None]
+    ) -> bool:
+        """Stop to lead, and then to renew the Lease; return whether all writes ended within the patience."""
+        try:
+            async with asyncio.timeout(self.patience):
+                await asyncio.wait([lead])
+                await _cancel(keep)
+                if self.lease is not None:
+                    self.lease.stop_writes()
+                # Evictions and other writes than bindings do not delay the end of `lead`.
+                await service.wait_until_no_write_in_flight()
+        except TimeoutError:
+            await _cancel(keep)
+            return False
+        if not lead.cancelled():
+            lead.result()
+        return True
 
     async def _begin(self, service: SchedulerApp) -> None:
         if self.lease is not None:

@@ -245,6 +245,20 @@ async def test_cancelled_binding_leaves_its_slot_to_the_others():
     assert [path.split("/")[-2] for path in recording.paths[-2:]] == ["p4", "p5"]
 
 
+async def test_writer_is_idle_when_all_its_requests_were_answered():
+    recording = Recording()
+    writer = Writer(cast(Connection, recording), Hurried(), in_flight=2)
+    await writer.wait_until_idle()
+    bindings = [
+        asyncio.create_task(writer.bind(Binding.from_pod_and_node(pod_in("team", f"p{number}"), "node-0")))
+        for number in range(6)
+    ]
+    await asyncio.sleep(0)
+    await asyncio.wait_for(writer.wait_until_idle(), 5)
+    assert len(recording.paths) == 6
+    await asyncio.gather(*bindings)
+
+
 def pod_in(namespace, name):
     return msgspec.convert({"metadata": {"namespace": namespace, "name": name}}, Pod)
 
