@@ -1,11 +1,14 @@
 """Constraints on the choice of victims: limits from PodDisruptionBudgets and from entitlements of queues."""
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from batchsched.api.core.cluster_objects import PodDisruptionBudget
+from batchsched.api.core.pod import Pod
+from batchsched.framework.nodes.label_index import LabelSetIndex, PodSelector
 from batchsched.session.preemption.eligibility import EvictionRules, EvictionUnit
 from batchsched.session.tables.gang import PendingGang
 from batchsched.solver.victims.victim_problem import VictimProblem
@@ -24,6 +27,53 @@ class EvictionOption:
     reason: str
 
 
+class DisruptionBudgets:
+    """The PodDisruptionBudgets of a session, less the evictions that the session has decided.
+
+    Each pod is matched with the budgets once in a session, by an index over labels: there may be hundreds of budgets,
+    thousands of candidates for eviction and many pending gangs.
+
+    Args:
+      budgets: the budgets at the beginning of the session.
+    """
+
+    def __init__(self, budgets: Iterable[PodDisruptionBudget]) -> None:
+        self._budgets = tuple(budgets)
+        self._allowed = [budget.status.disruptions_allowed for budget in self._budgets]
+        self._protecting: dict[str, list[int]] = {}
+        """By key of each matched pod, the numbers of the budgets that protect it, in ascending order."""
+
+    def disruptions_allowed(self, number: int) -> int:
+        """Return how many evictions a budget still allows; negative if it allowed too many before the session."""
+        return self._allowed[number]
+
+    def protecting_budgets(self, pods: Iterable[Pod]) -> Mapping[str, Sequence[int]]:
+        """Return the numbers of the budgets against which the eviction of a pod counts, by pod key.
+
+        The result contains at least the given pods.
+        """
+        self._match([pod for pod in pods if pod.key not in self._protecting])
+        return self._protecting
+
+    def count_eviction(self, pod: Pod) -> None:
+        """Count the eviction of a pod against its budgets; without this, two gangs could use one allowance."""
+        for number in self.protecting_budgets([pod])[pod.key]:
+            self._allowed[number] -= 1
+        self._protecting[pod.key] = []
+
+    def _match(self, pods: Sequence[Pod]) -> None:
+        label_sets = LabelSetIndex()
+        for pod in pods:
+            self._protecting[pod.key] = []
+            label_sets.add_label_set(pod.namespace, pod.labels)
+        for number, budget in enumerate(self._budgets):
+            namespaces = frozenset({budget.metadata.namespace or "default"})
+            selector = PodSelector.from_label_selector(budget.spec.selector, namespaces)
+            for row in label_sets.matching_label_set_numbers(selector).tolist():
+                if budget.protects(pods[row]):
+                    self._protecting[pods[row].key].append(number)
+
+
 class EvictionConstraints:
     """Limits on what the solver may evict: PodDisruptionBudgets, and the entitlements of the victims' queues.
 
@@ -32,18 +82,18 @@ class EvictionConstraints:
       budgets: the PodDisruptionBudgets, less the evictions that this session has decided already.
     """
 
-    def __init__(self, options: Sequence[EvictionOption], budgets: Iterable[PodDisruptionBudget]) -> None:
+    def __init__(self, options: Sequence[EvictionOption], budgets: DisruptionBudgets) -> None:
         self._options = options
         self._rows: dict[object, tuple[int, dict[int, int]]] = {}
         """By budget number or (queue, protected gangs only, resource): the limit, and by unit index its amount."""
-        for number, budget in enumerate(budgets):
-            counts = {
-                index: protected
-                for index, option in enumerate(options)
-                if (protected := sum(budget.protects(pod) for pod, _ in option.unit.pods))
-            }
-            if counts:
-                self._rows[number] = (max(0, budget.status.disruptions_allowed), counts)
+        protecting = budgets.protecting_budgets(pod for option in options for pod, _ in option.unit.pods)
+        counts: dict[int, Counter[int]] = {}
+        for index, option in enumerate(options):
+            for pod, _ in option.unit.pods:
+                for number in protecting[pod.key]:
+                    counts.setdefault(number, Counter())[index] += 1
+        for number in sorted(counts):
+            self._rows[number] = (max(0, budgets.disruptions_allowed(number)), counts[number])
 
     def tighten_limits_to_exclude_victims(
         self, eligibility: EvictionRules, gang: PendingGang, units: Sequence[EvictionUnit]

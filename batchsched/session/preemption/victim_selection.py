@@ -20,7 +20,6 @@ from typing import Final, Self
 import msgspec
 import numpy as np
 
-from batchsched.api.core.cluster_objects import PodDisruptionBudget
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Eviction, Refusal
 from batchsched.ports.external import NoTelemetry
@@ -33,7 +32,7 @@ from batchsched.session.joint.formulation import (
     problem_at_later_time,
 )
 from batchsched.session.joint.proposal import JointPlacer
-from batchsched.session.preemption.constraints import EvictionConstraints, EvictionOption
+from batchsched.session.preemption.constraints import DisruptionBudgets, EvictionConstraints, EvictionOption
 from batchsched.session.preemption.eligibility import (
     CONSOLIDATED,
     RECLAIMED,
@@ -99,8 +98,7 @@ class VictimChooser:
         self._candidates = VictimCandidates(inputs.tables, now, inputs.profile.scheduler_name)
         self._now = now
         self._seed = seed
-        self._budgets: tuple[PodDisruptionBudget, ...] = inputs.tables.snapshot.pod_disruption_budgets
-        """Disruption budgets, less the evictions of this session."""
+        self._budgets = DisruptionBudgets(inputs.tables.snapshot.pod_disruption_budgets)
         settings = inputs.profile.solver
         self._solver_budget = VictimSearchLimits(
             deterministic=settings.deterministic_budget, guard_seconds=settings.guard_seconds
@@ -465,8 +463,7 @@ class VictimChooser:
             self._eligibility.record_eviction(unit)
             for pod, _ in unit.pods:
                 self.evictions.append(build_eviction(pod, unit.members, gang, option.reason))
-                # The snapshot's budgets do not know this eviction; without this, two gangs could use one allowance.
-                self._budgets = tuple(budget.with_eviction_counted(pod) for budget in self._budgets)
+                self._budgets.count_eviction(pod)
         resources = len(self._tables.node_table.resources)
         self._eligibility.add_usage(gang.queue, placement.total_requests(resources))
         self.nominated += [(placed.pod, placed.node) for placed in placement.placed]
