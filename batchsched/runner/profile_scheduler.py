@@ -5,6 +5,7 @@ placed gang are assumed, all of them or none. A refused gang returns to the queu
 """
 
 import logging
+from collections import deque
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -101,6 +102,8 @@ class ProfileScheduler:
         self._leaving = leaving
         self._past = UsageHistory({}, profile.usage_half_life_seconds)
         self._changes = cache.subscribe()
+        self._unapplied_changes = deque[ObjectChange]()
+        """Changes that were read and that the scheduling queue lacks."""
         self._gang_selector = SessionGangSelector(profile.session_window, profile.session_seconds)
         self._reserved_volumes_and_devices = ReservedVolumesAndDevices()
         self.can_allocate_devices: Callable[[], bool] = always_true
@@ -175,10 +178,13 @@ class ProfileScheduler:
             # Other pods are refused than before, so that all of them are tried again.
             self._current, changes = self._follow(), None
         if changes is None:
+            self._unapplied_changes.clear()
             self._list(now)
         else:
-            for change in changes:
-                self._apply_change(change, now)
+            self._unapplied_changes += changes
+            while self._unapplied_changes:
+                # If it raises, the changes after it are applied in the next turn.
+                self._apply_change(self._unapplied_changes.popleft(), now)
         self.queue.flush_expired_entities(now, wall_offset)
 
     def _apply_change(self, change: ObjectChange, now: float) -> None:

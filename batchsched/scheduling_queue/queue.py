@@ -1,5 +1,6 @@
 """The scheduling queue: adds and removes pods and PodGroups, moves entities on events, and pops the next one."""
 
+import operator
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Mapping
 from math import inf
@@ -19,6 +20,7 @@ from batchsched.framework.events import (
     EventResource,
     events_of_change,
 )
+from batchsched.framework.interface import QueueSortPlugin
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.plugin_call import call_plugin
 from batchsched.scheduling_queue.active import ActiveQueue
@@ -51,6 +53,8 @@ _RESOURCES: Final = {
     if kind.name in {item.value for item in EventResource}
 }
 """The resource of each field of Snapshot, without kinds that have no events, such as PriorityClass."""
+_LAST_PLACE: Final = (1,)
+"""Key in the active queue after those of all entities with a key of the QueueSort plugin."""
 POOLED: Final = frozenset({QueueState.UNSCHEDULABLE, QueueState.GATED})
 
 
@@ -71,6 +75,8 @@ class SchedulingQueue:
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
         self._sort = next(iter(pipeline.queue_sorts), None)
+        self._first_sort_key: Any = None
+        """The first key of the QueueSort plugin, with which its later keys must be comparable."""
         self._hints = QueueingHints(pipeline)
         self._pool = UnschedulableEntities(self._hints)
         self._active = ActiveQueue()
@@ -474,11 +480,9 @@ class SchedulingQueue:
 
         Raises:
           IllegalStateChange: the state table does not contain the move.
-          PluginError: the QueueSort plugin raised.
         """
         if entity.place is not place:
             check_state_change(entity.place, place)
-        # Plugin code comes first: if it raises, nothing has changed yet.
         key = self._key(entity) if place in (QueueState.ACTIVE, QueueState.BACKOFF) else None
         self._active.remove(entity)
         self._backoff.remove(entity)
@@ -498,15 +502,27 @@ class SchedulingQueue:
         queue = QUEUES[QueueState.UNSCHEDULABLE if place is QueueState.GATED else place]
         self._moved[queue, label] += pods
 
-    def _key(self, entity: Entity) -> Any:
+    def _key(self, entity: Entity) -> tuple[Any, ...]:
+        """Return the key of an entity in the active queue: the last place if the QueueSort plugin fails for it.
+
+        The entity is queued nevertheless: the session that tries it calls the plugin again and refuses it with the
+        reason `PluginFailed`.
+        """
+        if self._sort is None:
+            return (0, (-entity.highest_pod_priority, entity.queued))
+        try:
+            return (0, call_plugin(self._sort, "QueueSort", self._least_sort_key, self._sort, entity))
+        except PluginError:
+            return _LAST_PLACE
+
+    def _least_sort_key(self, sort: QueueSortPlugin, entity: Entity) -> Any:
+        """Return the least key of the pods of an entity; raise if it cannot be compared with an earlier key."""
         priority = entity.highest_pod_priority
-        sort = self._sort
-        if sort is None:
-            return (-priority, entity.queued)
-        return min(
-            call_plugin(sort, "QueueSort", sort.sort_key, pod, priority, entity.queued)
-            for pod in entity.pod_by_template().values()
-        )
+        least = min(sort.sort_key(pod, priority, entity.queued) for pod in entity.pod_by_template().values())
+        if self._first_sort_key is None:
+            self._first_sort_key = least
+        operator.lt(least, self._first_sort_key)
+        return least
 
 
 def gating_plugins(entity: Entity, pipeline: Pipeline) -> tuple[str, ...]:

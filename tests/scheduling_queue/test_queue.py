@@ -442,3 +442,33 @@ def test_wait_for_a_preferred_level_ends_by_the_wall_clock(wall_offset):
     assert entity.place is QueueState.UNSCHEDULABLE
     made.flush_expired_entities(end + 25, wall_offset)
     assert entity.place is QueueState.ACTIVE
+
+
+class Sorting:
+    """A QueueSort with the keys that pods state in a label, and fails for other pods."""
+
+    name = "Sorting"
+
+    def sort_key(self, pod, priority, queued):
+        key = pod.labels["key"]
+        return int(key) if key.isdigit() else key
+
+
+@pytest.mark.parametrize("labels", [{}, {"key": "soon"}], ids=["raises", "returns a key of another type"])
+def test_gang_is_last_if_queue_sort_fails_for_it(labels):
+    made = queue(Sorting())
+    made.add_pod(pod("third", labels={"key": "3"}), 0.0)
+    made.add_pod(pod("failed", labels=labels), 0.0)
+    made.add_pod(pod("second", labels={"key": "2"}), 0.0)
+    made.add_pod(pod("failed-too", "g", labels), 0.0)
+    order = [popped(made, 0.0) for _ in range(4)]
+    assert [name for entity in order for name in names(entity.popped)] == [
+        "second",
+        "third",
+        "failed",
+        "failed-too",
+    ]
+    for entity in order:
+        refused(made, entity, 0.0)
+    made.delete_pod("default/failed", 1.0)
+    assert made.pending_pod_counts()["unschedulable"] == 3
