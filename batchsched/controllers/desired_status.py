@@ -327,9 +327,9 @@ def with_conditions_of_others(
     written: Mapping[str, Any], seen: Mapping[str, Any], own: frozenset[str]
 ) -> Json:
     """Return a written status in which all conditions but those of the types `own` are those of the status `seen`."""
-    others = [present for present in seen.get("conditions") or () if present["type"] not in own]
+    foreign = [present for present in seen.get("conditions") or () if present["type"] not in own]
     kept = [present for present in written.get("conditions") or () if present["type"] in own]
-    return {**written, "conditions": [*others, *kept]}
+    return {**written, "conditions": [*foreign, *kept]}
 
 
 def _with(condition: Json, before: Conditions) -> list[Json]:

@@ -111,7 +111,7 @@ class StatusController:
         self._positions: dict[str, int] = {}
         self._protections: Mapping[str, tuple[str, str]] = {}
         self._positions_at = float("-inf")
-        self._retries: dict[ObjectKey, Retry] = {}
+        self._retries: dict[ObjectKey, RetryDelay] = {}
         """Objects with a failed write that is to be repeated."""
         self._failed: set[ObjectKey] = set()
         """Objects for which a failure was logged, as long as they exist."""
@@ -213,7 +213,7 @@ class StatusController:
         seen = self._cache.status_of_custom_resource(field, key, uid)
         present = {name: seen.get(name) for name in written}
         shown, expected = (
-            _plain(status.with_conditions_of_others(one, {}, own)) for one in (present, written)
+            _plain(status.with_conditions_of_others(version, {}, own)) for version in (present, written)
         )
         return bool(shown != expected)
 
@@ -291,7 +291,7 @@ class StatusController:
         if retry is None:
             _LOG.warning("the status of %s is not written yet: %s", key_to_check[1], error)
         seconds = PERIOD_SECONDS if retry is None else min(MAX_RETRY_SECONDS, 2 * retry.seconds)
-        self._retries[key_to_check] = Retry(self._clock.monotonic() + seconds, seconds)
+        self._retries[key_to_check] = RetryDelay(self._clock.monotonic() + seconds, seconds)
         self._queue(key_to_check)
 
     def _queue(self, key_to_check: ObjectKey) -> None:
@@ -474,12 +474,12 @@ class StatusController:
 
 
 @dataclass(frozen=True, slots=True)
-class Retry:
-    """The repetition of a failed write.
+class RetryDelay:
+    """The delay until a failed write is repeated.
 
     Args:
-      time: The time from which on the write is repeated, by the monotonic clock.
-      seconds: The seconds between the failure and that time.
+      time: The end of the delay, by the monotonic clock.
+      seconds: The length of the delay.
     """
 
     time: float
