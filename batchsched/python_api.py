@@ -57,8 +57,7 @@ def read(*paths: Path | str, profile: Profile | None = None, now: float | None =
         profile = Profile() if recorded is None else recorded.profile
     now = files.session_time(now)
     reading = read_snapshot_from_files(files, SessionSettings(profile, now))
-    seed = 0 if recorded is None else recorded.seed
-    return ClusterInput(reading.snapshot, profile, now, seed, reading.warnings)
+    return ClusterInput(reading.snapshot, profile, now, files.session_seed(), reading.warnings)
 
 
 def explain(cluster: ClusterInput, decision: Decision, only: Collection[str] | None = None) -> Decision:

@@ -13,7 +13,7 @@ from batchsched.cli.options import (
     Now,
     OutputFormat,
     ProfileName,
-    Seed,
+    SessionSeed,
     check_replaces_only_dump_or_session,
 )
 
@@ -35,7 +35,7 @@ def decide(
     files: Files,
     config: Config = None,
     profile: ProfileName = None,
-    seed: Seed = 0,
+    seed: SessionSeed = None,
     now: Now = None,
     output: ListFormat = OutputFormat.TABLE,
     no_headers: NoHeaders = False,

@@ -21,7 +21,7 @@ from batchsched.cli.options import (
     Now,
     OutputFormat,
     ProfileName,
-    Seed,
+    SessionSeed,
     check_no_cluster_options,
 )
 from batchsched.cli.printing import (
@@ -86,7 +86,7 @@ def explain(
     context: Context = None,
     config: Config = None,
     profile: ProfileName = None,
-    seed: Seed = 0,
+    seed: SessionSeed = None,
     now: Now = None,
     verbose: Annotated[
         bool,

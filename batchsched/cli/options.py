@@ -228,6 +228,16 @@ ProfileName = Annotated[
     ),
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of all random choices.")]
+SessionSeed = Annotated[
+    int | None,
+    typer.Option(
+        "--seed",
+        min=0,
+        help="Seed of all random choices; default: the seed of the recorded session, otherwise 0.",
+        show_default=False,
+    ),
+]
+"""The seed of a command that may read a recorded session."""
 Now = Annotated[
     float | None,
     typer.Option(

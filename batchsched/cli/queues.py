@@ -20,7 +20,7 @@ from batchsched.cli.options import (
     Now,
     OutputFormat,
     ProfileName,
-    Seed,
+    SessionSeed,
     check_no_cluster_options,
 )
 from batchsched.cli.printing import (
@@ -95,7 +95,7 @@ def queues(
     context: Context = None,
     config: Config = None,
     profile: ProfileName = None,
-    seed: Seed = 0,
+    seed: SessionSeed = None,
     now: Now = None,
     output: ListFormat = OutputFormat.TABLE,
     no_headers: NoHeaders = False,

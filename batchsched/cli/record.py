@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from batchsched.cli.options import Config, Files, Now, ProfileName, Seed, check_replaces_only_dump_or_session
+from batchsched.cli.options import (
+    Config,
+    Files,
+    Now,
+    ProfileName,
+    SessionSeed,
+    check_replaces_only_dump_or_session,
+)
 
 if TYPE_CHECKING:
     from batchsched.cli.session import DecidedSession
@@ -32,7 +39,7 @@ def record(
     ] = Path("session.json.gz"),
     config: Config = None,
     profile: ProfileName = None,
-    seed: Seed = 0,
+    seed: SessionSeed = None,
     now: Now = None,
 ) -> None:
     """Decide one session over manifests, and write its input and its decision to one compressed session file.

@@ -99,11 +99,11 @@ class DecidedSession:
 
 
 def decide_session_over_files(
-    files: Sequence[Path], config: Path | None, profile_name: str | None, seed: int, now: float | None
+    files: Sequence[Path], config: Path | None, profile_name: str | None, seed: int | None, now: float | None
 ) -> DecidedSession:
     """Read a cluster from files and decide one session over it.
 
-    Objects that are set aside are printed on standard error.
+    Objects that are set aside are printed on standard error. A recorded session states its seed, unless `seed` does.
 
     Raises:
       BadParameter: a file does not exist.
@@ -114,7 +114,6 @@ def decide_session_over_files(
     recorded = cluster_files.session
     answers = None
     if recorded is not None:
-        seed = seed or recorded.seed
         # The extenders answer as they did, unless another input asks them something else.
         answers = (
             recorded.answers if settings.profile is recorded.profile and not cluster_files.manifests else None
@@ -122,15 +121,17 @@ def decide_session_over_files(
     with _without_garbage_collection(), closing(Stopwatch()) as stopwatch:
         reading = read_snapshot_from_files(cluster_files, settings, stopwatch)
         with name_configuration_in_errors(config, profile_name):
-            session = _decide(reading.snapshot, settings, seed, stopwatch, answers)
+            session = _decide(
+                reading.snapshot, settings, cluster_files.session_seed(seed), stopwatch, answers
+            )
     print_warnings([f"set aside: {format_set_aside(record)}" for record in session.decision.set_aside])
     print_warnings([f"warning: {warning}" for warning in reading.warnings])
     warn_of_ignored_policy(session.snapshot, session.profile, config)
     return session
 
 
-def decide_live_session(access: LiveClusterOptions, seed: int) -> DecidedSession:
-    """Decide one session over the current state of a cluster.
+def decide_live_session(access: LiveClusterOptions, seed: int | None) -> DecidedSession:
+    """Decide one session over the current state of a cluster. The default of `seed` is 0.
 
     Raises:
       CommandError: no cluster can be reached, or the API server does not list a required resource.
@@ -138,13 +139,17 @@ def decide_live_session(access: LiveClusterOptions, seed: int) -> DecidedSession
     """
     profile = profile_for_command(access.config, access.profile)
     service = asyncio.run(create_scheduler_from_live_cluster(access, profile))
-    session = _decide_live(service, SessionSettings(profile, time.time()), seed)
+    session = _decide_live(service, SessionSettings(profile, time.time()), seed or 0)
     warn_of_ignored_policy(session.snapshot, profile, access.config)
     return session
 
 
 def decide_what_if_sessions(
-    access: LiveClusterOptions, files: Sequence[Path], cluster: Sequence[Path], seed: int, now: float | None
+    access: LiveClusterOptions,
+    files: Sequence[Path],
+    cluster: Sequence[Path],
+    seed: int | None,
+    now: float | None,
 ) -> tuple[DecidedSession, DecidedSession, list[str]]:
     """Decide one session over a cluster as it is, and one after the objects in `files` were added to it.
 
@@ -152,7 +157,7 @@ def decide_what_if_sessions(
       access: the live cluster.
       files: the objects to add.
       cluster: the files of the cluster; empty: the live cluster.
-      seed: the seed of both sessions.
+      seed: the seed of both sessions; None: that of the recorded session, otherwise 0.
       now: the time of both sessions; None: that of the cluster.
 
     Returns:
@@ -169,7 +174,7 @@ def decide_what_if_sessions(
         cluster_files, settings = read_session_input(cluster, access.config, access.profile, now)
         offline = load_offline_cluster(cluster_files, settings)
         service, namespace = offline.service, access.stated_namespace or "default"
-        decide = partial(_decide_offline, offline, seed)
+        decide = partial(_decide_offline, offline, cluster_files.session_seed(seed))
     else:
         profile = profile_for_command(access.config, access.profile)
         service, namespace = (
@@ -177,7 +182,7 @@ def decide_what_if_sessions(
             access.namespace,
         )
         settings = SessionSettings(profile, time.time() if now is None else now)
-        decide = partial(_decide_live, service, settings, seed)
+        decide = partial(_decide_live, service, settings, seed or 0)
     before = decide()
     supposed = WhatIfCluster(service, settings.profile.scheduler_name, settings.now, namespace)
     supposed.add_files(files)

@@ -16,7 +16,7 @@ from batchsched.cli.options import (
     Now,
     OutputFormat,
     ProfileName,
-    Seed,
+    SessionSeed,
     check_files_exist,
     check_no_cluster_options,
 )
@@ -84,7 +84,7 @@ def what_if(
     ] = None,
     config: Config = None,
     profile: ProfileName = None,
-    seed: Seed = 0,
+    seed: SessionSeed = None,
     now: Now = None,
     output: Format = OutputFormat.TABLE,
 ) -> None:

@@ -50,6 +50,16 @@ class ClusterFiles:
         stated = self.stated_time if now is None else now
         return float(int(time.time())) if stated is None else stated
 
+    def session_seed(self, seed: int | None = None) -> int:
+        """Return the seed of a session on these files.
+
+        Args:
+          seed: the seed that the user states. None: the seed of the recorded session, or else 0.
+        """
+        if seed is not None:
+            return seed
+        return 0 if self.session is None else self.session.seed
+
 
 def read_cluster_files(paths: Sequence[Path]) -> ClusterFiles:
     """Read the input files of a command; recognize dumps and recorded sessions by their content.

@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from batchsched.record.file import read_session_file
 from tests.cli.conftest import NOW
 from tests.hash_seeds import outputs_by_hash_seed
 
@@ -63,6 +64,15 @@ def test_two_recordings_of_one_input_have_the_same_bytes(command, session, tmp_p
     again = tmp_path / "again.json.gz"
     assert command("record", EXAMPLES, "--to", again, "--now", NOW, "--seed", "3").code == 0
     assert again.read_bytes() == session.read_bytes()
+
+
+@pytest.mark.parametrize("options, seed", [((), 3), (("--seed", "0"), 0), (("--seed", "5"), 5)])
+def test_a_stated_seed_takes_precedence_over_that_of_a_recorded_session(
+    command, session, tmp_path, options, seed
+):
+    again = tmp_path / "again.json.gz"
+    assert command("record", session, "--to", again, *options).code == 0
+    assert read_session_file(again).seed == seed
 
 
 def test_replaced_session_is_mentioned(command, session):
