@@ -275,6 +275,12 @@ class Profile(StrictModel):
         in_order = not self.solver.enabled or self.selection == "ordered"
         return in_order or entitled or self.queue_policy is not None
 
+    @property
+    def head_blocks(self) -> bool:
+        """Whether the first gang that does not fit blocks all gangs behind it; with backfill, it has a reservation."""
+        in_order = self.solver.enabled and self.selection == "ordered"
+        return in_order and self.blocking and self.backfill == "none"
+
     def plugin_arguments(self, plugin: str) -> dict[str, Any]:
         """Return the configured arguments of a plugin, or {} if the profile has none for it.
 

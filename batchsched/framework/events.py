@@ -6,6 +6,7 @@ often costs a scheduling cycle. A hint that wrongly returns Skip delays the pod 
 
 `events_of_change` translates a change of an object, given before and after, into events. In addition to those of
 kube-scheduler, a pod that begins to terminate is an event: it stops counting for topology spread before it is deleted.
+A pending pod that is deleted is an event, too: gangs may wait until its gang has started.
 
 Source: `NodeSchedulingPropertiesChange` and `PodSchedulingPropertiesChange` of kube-scheduler's framework;
 `ClusterEvent`, `ClusterEventWithHint` and `QueueingHint` of k8s.io/kube-scheduler/framework, 1.36. Events of

@@ -75,6 +75,8 @@ class _Session(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """Left out under every policy but `auto`, for the same reason."""
     pod_devices: tuple[ReservedPodDevices, ...] | msgspec.UnsetType = msgspec.UNSET
     """Left out if there are none, for the same reason."""
+    rejected: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    """Left out if there are none, for the same reason."""
 
 
 class _Sealed(msgspec.Struct, frozen=True):
@@ -105,6 +107,7 @@ def encode_session_file(record: SessionRecord) -> tuple[bytes, str]:
         refused_evictions=record.snapshot.refused_evictions or msgspec.UNSET,
         chosen_policy=record.snapshot.chosen_policy or msgspec.UNSET,
         pod_devices=record.snapshot.pod_devices or msgspec.UNSET,
+        rejected=record.snapshot.rejected or msgspec.UNSET,
     )
     body = _canonical(msgspec.json.encode(session))
     digest = _digest(body)
@@ -164,6 +167,7 @@ def read_session_file(path: Path) -> SessionRecord:
         refused_evictions=session.refused_evictions or (),
         chosen_policy=session.chosen_policy or "",
         pod_devices=session.pod_devices or (),
+        rejected=session.rejected or (),
         set_aside=session.set_aside,
     )
     return SessionRecord(

@@ -38,6 +38,8 @@ from batchsched.state.up_to_date_scheduler import UpToDateScheduler
 _LOG: Final = logging.getLogger(__name__)
 _SURPLUS: Final = ("InsufficientResources", "QueueLimit", "Gated")
 """Reasons for which elastic pods of a placed gang may stay pending; a decision does not say which."""
+_REJECTIONS: Final = frozenset({"PermitRejected", "PermitTimeout", "PluginFailed"})
+"""Reasons of gangs that a plugin refused although they had room: in a session, they hold up no other gang."""
 
 
 def always_true() -> bool:
@@ -116,8 +118,9 @@ class ProfileScheduler:
         self._scheduler = self._follower(Snapshot())
         self._successor: ProfileScheduler | None = None
         """The scheduler that replaced this one while pods were being bound."""
-        self._in_flight: dict[str, Entity] = {}
-        self._waiting: dict[str, Entity] = {}
+        self._in_flight, self._waiting = dict[str, Entity](), dict[str, Entity]()
+        # Identities of the resting gangs that were refused for a reason of `_REJECTIONS` last.
+        self._rejected: set[str] = set()
         self.session_generation = 0
         """The generation of the cluster state that the current session reads."""
 
@@ -258,6 +261,8 @@ class ProfileScheduler:
         self.session_generation = self._cache.generation
         protected = self._protected_pods(now)
         self._scheduler.set_refused_evictions(protected)
+        self._forget_rejections()
+        self._scheduler.set_rejected_gangs(self._rejected)
         scheduler, runner = self._scheduler, self.runner
         self.taking_part = tuple(self._in_flight.values())
         taking_part = frozenset(identity for identity in self._in_flight if identity not in self._leaving)
@@ -268,6 +273,14 @@ class ProfileScheduler:
         return lambda: runner.run_session(
             lambda: scheduler.decide(wall_time, self._seed, taking_part, runner.telemetry), session_input
         )
+
+    def _forget_rejections(self) -> None:
+        """Forget which gangs a plugin rejected if they take part again, or are no longer pending."""
+        self._rejected = {
+            identity
+            for identity in self._rejected - self._in_flight.keys()
+            if self.queue.find_entity(identity) is not None
+        }
 
     def remember_refused_eviction(self, pod: Pod, until: float) -> None:
         """Exclude a pod from preemption until a given time, because the API server refused to evict the pod.
@@ -352,6 +365,7 @@ class ProfileScheduler:
             reservations=self.reservations,
             refused_evictions=protected,
             chosen_policy=self._chosen_policy,
+            rejected=tuple(sorted(self._rejected)),
             pod_devices=self.node_table.device_ledger.list_reserved_devices(),
         )
 
@@ -393,6 +407,8 @@ class ProfileScheduler:
             elif places:
                 placements.append(PlacedGang(entity, places))
             refusal = refused.get(gang_key(identity))
+            if refusal is not None and refusal.reason in _REJECTIONS:
+                self._rejected.add(identity)
             if overtaken or (identity in held and refusal is None) or identity in self._leaving:
                 refused_by: tuple[str, ...] = ()  # it tries again soon
             else:

@@ -70,7 +70,8 @@ class SessionInputIdentity:
       generation: the number of changes so far to the objects of the cluster that decisions read.
       profile: the profile of the session.
       taking_part: identities of the gangs that took part.
-      memory: what the scheduler knew from earlier sessions: held gangs, reservations, and refused evictions.
+      memory: what the scheduler knew from earlier sessions: held gangs, reservations, refused evictions, and gangs that
+        a plugin rejected.
     """
 
     generation: int
@@ -90,7 +91,7 @@ class SessionInputIdentity:
             profile_scheduler.session_generation,
             profile_scheduler.profile,
             session_input.taking_part,
-            (cluster.held, heads, cluster.refused_evictions, cluster.chosen_policy),
+            (cluster.held, heads, cluster.refused_evictions, cluster.chosen_policy, cluster.rejected),
         )
 
 

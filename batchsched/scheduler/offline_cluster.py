@@ -75,6 +75,7 @@ class OfflineCluster:
             snapshot,
             held=remainder.held,
             resting=remainder.resting,
+            rejected=remainder.rejected,
             usage=remainder.usage,
             reservations=remainder.reservations,
             refused_evictions=remainder.refused_evictions,

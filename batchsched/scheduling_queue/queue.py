@@ -127,8 +127,8 @@ class SchedulingQueue:
     def delete_pod(self, key: str, now: float, *, placed: bool = False) -> None:
         """Remove a pod from the queue, because the pod was deleted or now has a node.
 
-        `placed` is True if the pod has a node. If a deleted pod was nominated, its node becomes free for other pods,
-        which is an event.
+        `placed` is True if the pod has a node. The deletion of a pod without a node is an event: gangs may wait for its
+        gang. If the pod was nominated, its node becomes free for other pods.
         """
         identity = self._identity_of.pop(key, None)
         if identity is None:
@@ -141,10 +141,10 @@ class SchedulingQueue:
         elif entity.place is not QueueState.IN_FLIGHT:
             # An entity in flight is dropped at the end of its cycle, which the session still reports.
             self._drop(entity)
-        if pod.status.nominated_node_name and not placed:
-            self._process_event(
-                ObjectEvent(ClusterEvent(EventResource.ASSIGNED_POD, Action.DELETE), pod, None), now
-            )
+        if not placed:
+            is_nominated = bool(pod.status.nominated_node_name)
+            resource = EventResource.ASSIGNED_POD if is_nominated else EventResource.UNSCHEDULED_POD
+            self._process_event(ObjectEvent(ClusterEvent(resource, Action.DELETE), pod, None), now)
 
     def put_group(self, group: PodGroup, now: float) -> None:
         """Add a PodGroup, or replace it by a new version. A changed spec moves the gang."""

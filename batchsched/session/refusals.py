@@ -13,7 +13,12 @@ from batchsched.errors import PluginError
 from batchsched.framework.filter_result import FilterResult
 from batchsched.ports.external import Telemetry
 from batchsched.queues.tree import NO_USER
-from batchsched.session.joint.formulation import Formulation, FormulationInput, formulate_problem
+from batchsched.session.joint.formulation import (
+    STRICT_ORDER,
+    Formulation,
+    FormulationInput,
+    formulate_problem,
+)
 from batchsched.session.joint.proposal import JointOutcome
 from batchsched.session.reservations import RESERVATION
 from batchsched.session.statement import GangPlacement
@@ -417,8 +422,8 @@ def _refusal(
     # Plugin failures and PreFilter verdicts come first: the solver saw empty masks and would report a lack of room.
     evidence = explainer.explain_gang_refusal(number)
     row = formulation.problem.rows[evidence.row] if evidence.row != NONE else None
-    # The rows of a reservation are no rule of a plugin: to the user, the gang waits for its turn.
-    if row is not None and row.plugin == RESERVATION:
+    # These rows are no rules of plugins: to the user, the gang waits for its turn.
+    if row is not None and row.plugin in (RESERVATION, STRICT_ORDER):
         return out_of_turn_refusal(gang.members, row.reason)
     wording = RefusalMessageWriter(inputs, formulation)
     # A lack of room inside the domain is the plugin's doing if the gang fits without that restriction.

@@ -69,7 +69,7 @@ class Session:
         self._held: tuple[HeldGang, ...] = snapshot.held
         self._reservations: tuple[Reservation, ...] = snapshot.reservations
         """Reservations that the previous decision stated; `backfill: kept` keeps them."""
-        self._resting = frozenset(snapshot.resting)
+        self._resting, self._rejected = frozenset(snapshot.resting), frozenset(snapshot.rejected)
         self._policy = make_gang_order_policy(profile.policy.name, profile.policy.args)
         self.use_gang_order_candidate(snapshot.chosen_policy)
         self._order = GangOrder(self.tables, self._policy, profile, past)
@@ -116,6 +116,10 @@ class Session:
         """Replace the list of gangs that wait at Permit."""
         self._held = held
 
+    def set_rejected_gangs(self, identities: Iterable[str]) -> None:
+        """Replace the set of gangs that hold up no other gang while they rest, because a plugin rejected them."""
+        self._rejected = frozenset(identities)
+
     def use_gang_order_candidate(self, label: str) -> None:
         """Make the policy `auto` use the candidate with this label; do nothing under other policies.
 
@@ -157,8 +161,9 @@ class Session:
           now: seconds since 1970.
           seed: seed of all random draws.
           taking_part: identities of the gangs that take part. The others rest, which means that the session does not
-            try them, because no change since their refusal can help them. None: all pending gangs take part, except
-            those that rest in the Snapshot.
+            try them, because no change since their refusal can help them. In strict queues and under `blocking`, gangs
+            behind them wait as if they had been refused again. None: all pending gangs take part, except those that
+            rest in the Snapshot.
           telemetry: receives stages and timings.
           with_evictions: evict pods for gangs that find no room. Victims are chosen after all placements, so that the
             assignments are the same without them. With `solver.enabled: false`, pods are evicted in any case.
@@ -176,7 +181,7 @@ class Session:
             run.with_evictions = with_evictions
             held = call_permit_again_for_waiting_gangs(run, self._held)
             pending = tables.pending_gangs.order_by_policy(
-                self._policy, now, self._participants(taking_part, held)
+                self._policy, now, self._ordered_gangs(taking_part, resting, held)
             )
             place_gangs_and_choose_victims(run, pending)
             # A plugin may reject a gang while later gangs are placed: ask again before anything is committed.
@@ -215,11 +220,23 @@ class Session:
             builder=DecisionBuilder(self._brief),
         )
 
-    def _participants(self, taking_part: Set[str] | None, held: frozenset[str]) -> list[GangState] | None:
-        """Return the pending gangs that neither rest nor wait at Permit; None for all pending gangs."""
+    def _ordered_gangs(
+        self, taking_part: Set[str] | None, resting: frozenset[str], held: frozenset[str]
+    ) -> Iterable[GangState] | None:
+        """Return the pending gangs that take part, and resting gangs that hold up others; None for all pending gangs.
+
+        Gangs that wait at Permit are not among them.
+        """
         tables = self.tables
+        if self._may_resting_gangs_hold_up_others:
+            return (
+                members
+                for members in tables.pending_gangs
+                if members.identity not in held
+                and (members.identity not in resting or self._holds_up_others(members))
+            )
         if taking_part is None:
-            excluded = self._resting | held
+            excluded = resting | held
             if not excluded:
                 return None
             return [members for members in tables.pending_gangs if members.identity not in excluded]
@@ -228,10 +245,34 @@ class Session:
         return [members for members in candidates if members is not None and members.slot >= 0]
 
     def _resting_gangs(self, taking_part: Set[str] | None) -> frozenset[str]:
-        """Return the gangs that rest, at least those with nominated pods: their nominations stay reserved."""
+        """Return the gangs that rest, at least those on which the decision may depend.
+
+        The nominations of resting gangs stay reserved, and other gangs may have to wait for resting gangs.
+        """
         if taking_part is None:
             return self._resting
-        return frozenset(self.tables.nominated) - taking_part
+        tables = self.tables
+        if self._may_resting_gangs_hold_up_others:
+            return frozenset(members.identity for members in tables.pending_gangs) - taking_part
+        return frozenset(tables.nominated) - taking_part
+
+    @property
+    def _may_resting_gangs_hold_up_others(self) -> bool:
+        return self.profile.head_blocks or self._order.has_strict_queue
+
+    def _holds_up_others(self, members: GangState) -> bool:
+        """Return True if gangs behind a resting gang have to wait for it until it starts or is deleted.
+
+        The pods of another profile's gangs, which never take part, hold up no gang of this one.
+        """
+        return (
+            (self.profile.head_blocks or self._order.is_strict(members.queue))
+            and members.identity not in self._rejected
+            and self.tables.pending_gang(members).need > 0
+            and any(
+                pod.spec.scheduler_name == self.profile.scheduler_name for pod in members.pending.values()
+            )
+        )
 
 
 def decide(

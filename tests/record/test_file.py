@@ -62,6 +62,7 @@ def test_held_gangs_resting_gangs_and_set_aside_objects_are_kept(tmp_path):
         Snapshot(
             held=(HELD,),
             resting=("team/bert", "pod/team/x"),
+            rejected=("team/bert",),
             usage=usage,
             reservations=(Reservation(pod_group="team/head", start="2026-01-01T00:00:00Z"),),
             refused_evictions=("team/low",),

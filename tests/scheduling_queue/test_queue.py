@@ -330,6 +330,14 @@ def test_deleted_nominated_pod_frees_its_node_which_is_an_event():
     assert place(made, "p") is QueueState.ACTIVE
 
 
+def test_deleted_pod_without_a_node_is_an_event_for_gangs_that_wait_for_their_turn():
+    made = queue(ADDED)
+    waiting(made, pod("ahead"))
+    waiting(made, pod("p"), by="OutOfTurn")
+    made.delete_pod("default/ahead", 5.0)
+    assert place(made, "p") is QueueState.ACTIVE
+
+
 def test_failed_hint_moves_the_entity_and_is_counted():
     def broken(*_):
         raise ZeroDivisionError

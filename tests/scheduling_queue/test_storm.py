@@ -271,6 +271,7 @@ class Trial:
         del known.pods[old.key]
         if not known.pods and known.place != "in flight":
             del self.model.known[gang_identity(old)]
+        self.model.event(EventResource.UNSCHEDULED_POD, Action.DELETE, None)
 
     def flush_expired_entities(self) -> None:
         self.queue.flush_expired_entities(self.now)

@@ -29,7 +29,14 @@ from tests.session.test_follow import SETTINGS
 
 FULL = settings().max_examples >= 500
 SEEDS = st.integers(0, 2**32 - 1)
-UNORDERED = (*(kind.field for kind in OBJECT_KINDS), "resting", "usage", "refused_evictions", "set_aside")
+UNORDERED = (
+    *(kind.field for kind in OBJECT_KINDS),
+    "resting",
+    "rejected",
+    "usage",
+    "refused_evictions",
+    "set_aside",
+)
 """All fields of a Snapshot but those whose order states something: `held` and `reservations`."""
 MAIN_WAYS = {way: SETTINGS[way] for way in ("joint", "ordered", "pod-by-pod")}
 OTHER_WAYS = {way: settings for way, settings in SETTINGS.items() if way not in MAIN_WAYS} | {

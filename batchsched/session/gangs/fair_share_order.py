@@ -4,7 +4,7 @@
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush, heapreplace
 from operator import itemgetter
@@ -155,7 +155,11 @@ class FairShareOrder:
     # parent exactly if it has a turn that the parent has not used.
 
     def __init__(
-        self, standing: QueueUsageAndEntitlements, gangs: Sequence[PendingGang], orders: GangPositions
+        self,
+        standing: QueueUsageAndEntitlements,
+        gangs: Sequence[PendingGang],
+        orders: GangPositions,
+        resting: Set[str] = frozenset(),
     ) -> None:
         shares = standing.shares
         self._entitled = standing.entitled
@@ -178,6 +182,7 @@ class FairShareOrder:
             if begin < end
         }
         self._strict = _strict(shares, standing.policies)
+        _drop_resting_gangs_behind_another(self._lines, self._strict, resting)
         self._ahead: dict[int, PendingGang] = {}
         self._heaps: list[list[tuple[tuple[float, ...], int]]] = [[] for _ in self._lines]
         """By row, a heap of (rank, child) of the children with pending gangs."""
@@ -436,6 +441,25 @@ def _lines(
     for line in lines:
         line.sort(key=itemgetter(0), reverse=True)
     return lines
+
+
+def _drop_resting_gangs_behind_another(
+    lines: Sequence[list[tuple[float, PendingGang]]], strict: Sequence[int], resting: Set[str]
+) -> None:
+    """Keep only the first resting gang in the line of each queue with a strict policy.
+
+    It blocks all gangs behind it, so that the turns of the other resting gangs, possibly thousands, decide nothing.
+    """
+    for line, topmost_strict in zip(lines, strict, strict=True):
+        if topmost_strict < 0 or not resting:
+            continue
+        kept, rests_ahead = list[tuple[float, PendingGang]](), False
+        for entry in reversed(line):  # the next gang of a line is its last entry
+            rests = entry[1].members.identity in resting
+            if not (rests and rests_ahead):
+                kept.append(entry)
+            rests_ahead |= rests
+        line[:] = reversed(kept)
 
 
 def requests_of_smallest_placement(gang: PendingGang) -> IntArray:

@@ -5,7 +5,7 @@ share, then one that borrows; among equals, the queue's priority decides, then t
 if the gang had been placed. The result is an order, and for each gang the entitlement class of its tier.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 import numpy as np
 
@@ -56,6 +56,7 @@ class QueueSharingPolicies:
         except InvalidInput as error:
             field = f"queuePolicy.{error.field.removeprefix('policy.')}"
             raise InvalidInput(error.message, field=field) from error
+        self._tree = tree
         self._chosen: dict[str, SharingPolicy] = {}
         self.invalid_policies: tuple[SetAside, ...] = ()
         """Invalid policies of Queues; these queues use the policy of their parent."""
@@ -91,6 +92,19 @@ class QueueSharingPolicies:
     def reads_past_usage(self) -> bool:
         """True if the sharing policy of any queue reads the past usage of queues."""
         return any(policy.remembers for policy in (self._default, *self._chosen.values()))
+
+    @property
+    def has_strict_queue(self) -> bool:
+        """True if a gang that does not fit blocks the gangs behind it in some queue."""
+        return any(policy.strict for policy in (self._default, *self._chosen.values()))
+
+    def is_strict(self, queue: str) -> bool:
+        """Return True if a gang of a queue that does not fit blocks the gangs behind it in the queue.
+
+        The policy of the queue or of a queue above it is strict.
+        """
+        above = (self._chosen.get(name) for name in self._tree.queue_and_ancestors(queue))
+        return self._default.strict or any(policy is not None and policy.strict for policy in above)
 
     def policies_by_table_row(self, shares: QueueTable) -> tuple[SharingPolicy, ...]:
         """Return the sharing policy of each queue, in the order of the queue table's rows."""
@@ -213,6 +227,17 @@ class GangOrder:
 
         self.entitled: dict[str, EntitlementClass] = {}
         """By identity, the class in which a gang had its first turn in the last run of `iterate_gang_indexes`."""
+        self.ahead: dict[str, str] = {}
+        """By identity of each gang of a strict queue that had its turn: the gang that must start first, "" if none."""
+
+    @property
+    def has_strict_queue(self) -> bool:
+        """True if a gang that does not fit blocks the gangs behind it in some queue."""
+        return self.policies is not None and self.policies.has_strict_queue
+
+    def is_strict(self, queue: str) -> bool:
+        """Return True if a gang of a queue that does not fit blocks the gangs behind it in the queue."""
+        return self.policies is not None and self.policies.is_strict(queue)
 
     def record_inconsistent_queue_settings(self) -> None:
         """Record inconsistent settings of queues, such as a guarantee above the guarantee of the parent."""
@@ -261,16 +286,21 @@ class GangOrder:
         )
 
     def iterate_gangs(
-        self, line: OrderedGangs, admitted: Mapping[int, PendingGang], now: float
+        self,
+        line: OrderedGangs,
+        admitted: Mapping[int, PendingGang],
+        now: float,
+        resting: Set[str] = frozenset(),
     ) -> Iterator[PendingGang]:
-        """Yield the gangs that take part in the session in fair-share order, each with its entitlement class.
+        """Yield the gangs of the session in fair-share order, each with its entitlement class.
 
         Partially bound gangs come first.
 
         Args:
           line: the pending gangs in the policy's order.
-          admitted: the gangs that take part, by index into `line`.
+          admitted: the gangs that may be tried, by index into `line`.
           now: seconds since 1970.
+          resting: identities of the gangs that are not tried; of a strict queue, only the first of them has a turn.
         """
         gangs, indexes = list(admitted.values()), list(admitted)
         standing = self.latest = self.compute_usage_and_entitlements(gangs)
@@ -278,7 +308,7 @@ class GangOrder:
             return iter(gangs)
         stranded = line.partially_bound[indexes]
         orders = GangPositions(line.columns.select_gangs(indexes), stranded, self._policy, now)
-        turns = FairShareOrder(standing, gangs, orders)
+        turns = FairShareOrder(standing, gangs, orders, resting)
         # Turns are computed lazily, which a sort would prevent.
         return (
             iter(sorted(turns, key=lambda gang: not gang.members.is_partially_bound))
@@ -287,14 +317,18 @@ class GangOrder:
         )
 
     def iterate_gang_indexes(
-        self, line: OrderedGangs, gang_eligibility: GangEligibilityCheck, now: float
+        self,
+        line: OrderedGangs,
+        gang_eligibility: GangEligibilityCheck,
+        now: float,
+        resting: Set[str] = frozenset(),
     ) -> Iterator[int]:
         """Yield the index of each pending gang in fair-share order; each index is computed when it is needed.
 
         If surplus is cut off a gang, its index comes when its last pod has its turn. Gangs that are not admitted
         have no turn and come last.
         """
-        self.entitled = {}
+        self.entitled, self.ahead = {}, {}
         if self.policies is None:
             yield from range(len(line.members))
             return
@@ -304,9 +338,10 @@ class GangOrder:
         }
         index_of_gang = {gang.members.identity: index for index, gang in gangs.items()}
         pending_pods = {identity: gangs[index].pending_pod_count for identity, index in index_of_gang.items()}
-        for gang in self.iterate_gangs(line, gangs, now):
+        for gang in self.iterate_gangs(line, gangs, now, resting):
             identity = gang.members.identity
             self.entitled.setdefault(identity, gang.entitled)
+            self.ahead.setdefault(identity, gang.behind)
             pending_pods[identity] -= gang.pending_pod_count
             if not pending_pods[identity]:
                 yield index_of_gang[identity]

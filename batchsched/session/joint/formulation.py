@@ -2,11 +2,12 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Final, Self
 
 import numpy as np
 
 from batchsched.api.core.pod import Pod
+from batchsched.api.gang import gang_key
 from batchsched.config.schema import Profile
 from batchsched.errors import PluginError
 from batchsched.framework.constrain import CandidatePods, CandidateSet
@@ -139,6 +140,8 @@ class FeasibleNodesByPodClass:
 
 SECONDS_PER_DAY = 86400.0
 AGE_BONUS = 0.5
+STRICT_ORDER: Final = "strict-fifo"
+"""Plugin name in the rows that keep gangs of strict queues in order; their reason is the key of the gang ahead."""
 """A gang that is a day older than the youngest pending one weighs 1 + AGE_BONUS times as much."""
 
 
@@ -389,8 +392,8 @@ def _precedence(gangs: Sequence[PendingGang]) -> tuple[ConstraintRow, ...]:
             right=np.zeros(1, np.int64),
             gangs=_ints([number, numbers[gang.behind]]),
             gang_coefficients=np.array([[1, -1]], np.int64),
-            plugin="strict-fifo",
-            reason=f"{gang.behind} comes first",
+            plugin=STRICT_ORDER,
+            reason=gang_key(gang.behind),
         )
         for number, gang in enumerate(gangs)
         if gang.need and gang.behind in numbers

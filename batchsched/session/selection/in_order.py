@@ -11,7 +11,6 @@ IBM SP2 with Backfilling, TPDS 2001, for EASY.
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from enum import Enum
-from itertools import islice
 
 import numpy as np
 
@@ -82,6 +81,10 @@ class InOrderSelection:
         self._unplaced: list[PendingGang] = []
         """Gangs that got no place, in order; gangs that the policy or a blocking head holds back are not among them."""
         self._refusals = run.builder.refusals
+        self._takes_part: BoolArray = np.ones(0, np.bool_)
+        """[W] False for the pending gangs that rest and only hold up others."""
+        self._placed = {placement.gang.members.identity for placement in run.builder.placements}
+        """Identities of the gangs that the session has placed so far."""
 
     def place_pending_gangs(self, pending: OrderedGangs) -> list[PendingGang]:
         """Try the first `sessionWindow` gangs in order, and start the gangs that fit and may start now.
@@ -90,19 +93,21 @@ class InOrderSelection:
         """
         run, builder = self._run, self._run.builder
         window = run.profile.session_window
-        turns = run.order.iterate_gang_indexes(pending, run.gang_eligibility, run.now)
+        turns = run.order.iterate_gang_indexes(pending, run.gang_eligibility, run.now, run.resting)
         # While queues have fair shares, a reservation goes first in its own queue only.
         shared = run.order.policies is not None
         pending, turns = self._reservation_rules.put_reserved_gangs_first_in_tier(
             pending, turns, run.tables, self._nominated.gang_identities, shared=shared
         )
         self._may_evict = run.eviction_may_help(pending)
+        self._takes_part = np.array([not self._rests(members) for members in pending.members], np.bool_)
         horizon = run.policy.horizon_seconds if isinstance(run.policy, HeadroomPolicy) else 0.0
-        self._start_in_order(pending, islice(turns, window), horizon)
+        self._start_in_order(pending, self._turns_in_window(pending, turns), horizon)
         if not self._brief:
             # `turns` is a shared iterator: its remaining gangs are outside the window.
+            outside = (pending.members[position] for position in turns)
             builder.refusals += [
-                outside_window_refusal(pending.members[position], window) for position in turns
+                outside_window_refusal(members, window) for members in outside if not self._rests(members)
             ]
         # The gangs as admitted have no entitlement class, which decides whether a gang may reclaim.
         return [
@@ -110,6 +115,19 @@ class InOrderSelection:
             for gang in self._unplaced
             if gang.need
         ]
+
+    def _rests(self, members: GangState) -> bool:
+        """Return True if a gang does not take part: it only holds up others."""
+        return members.identity in self._run.resting
+
+    def _turns_in_window(self, pending: OrderedGangs, turns: Iterator[int]) -> Iterator[int]:
+        """Yield the turns of the first `sessionWindow` gangs that take part, and of the resting gangs among them."""
+        remaining = self._run.profile.session_window
+        for position in turns:
+            yield position
+            remaining -= not self._rests(pending.members[position])
+            if not remaining:
+                return
 
     def _start_in_order(self, pending: OrderedGangs, turns: Iterator[int], horizon: float) -> None:
         """Start gangs in order until the head blocks or the window ends.
@@ -138,10 +156,10 @@ class InOrderSelection:
             if held_back[position]:
                 self._refuse_waiting((pending.members[position],), None)
                 continue
-            gang = self._run.eligible_gang_or_record_refusal(pending.members[position])
+            gang = self._run.gang_in_turn_or_record_refusal(pending.members[position], self._placed)
             if gang is None:
                 continue
-            attempt = self._start(gang) if could_fit[position] else self._refuse_too_large(gang)
+            attempt = self._start(gang) if could_fit[position] else self._refuse_without_attempt(gang)
             # A gang with nominated pods holds up no other gang and needs no reservation: its room is kept already.
             if attempt is AttemptResult.STARTED or self._keep_nominated(gang):
                 held_back, could_fit = self._held_back(pending), self._could_fit(pending)
@@ -160,12 +178,14 @@ class InOrderSelection:
     def _may_hold_up_others(self, gang: PendingGang) -> bool:
         """Return True if a gang without room may hold up others: it waits for running gangs to end."""
         profile = self._inputs.profile
-        return (profile.backfill != "none" or profile.blocking) and fits_after_running_gangs_end(
-            self._inputs, gang
-        )
+        # A gang that rests has no reservation: it would be in the session.
+        holds_up = profile.head_blocks or (profile.backfill != "none" and not self._rests(gang.members))
+        return holds_up and fits_after_running_gangs_end(self._inputs, gang)
 
     def _keep_nominated(self, gang: PendingGang) -> bool:
         """Record a gang without a place; keep the room of its nominated pods, and return whether it has any."""
+        if self._rests(gang.members):
+            return self._nominated.has_nominated_pods(gang)  # their room is kept in the whole session
         self._unplaced.append(gang)
         kept = self._nominated.add_unplaced_pods_to_node_table([gang], self._run.builder.placements)
         self._inputs = self._inputs.after_placements(kept)
@@ -226,7 +246,7 @@ class InOrderSelection:
             attempt, gang = AttemptResult.IN_THE_WAY, None
             # A gang that cannot start behind the head may still evict gangs that do not end before the head starts.
             if candidates[position] or self._may_evict:
-                gang = self._run.eligible_gang_or_record_refusal(pending.members[position])
+                gang = self._run.gang_in_turn_or_record_refusal(pending.members[position], self._placed)
                 if gang is None:
                     continue
             if candidates[position] and gang is not None:
@@ -251,9 +271,12 @@ class InOrderSelection:
         )
 
     def _could_fit(self, pending: OrderedGangs) -> BoolArray:
-        """[W] True for gangs with requests of at most the free resources of all nodes; the others cannot be placed."""
+        """[W] True for gangs with requests of at most the free resources of all nodes; the others cannot be placed.
+
+        A resting gang is not tried, whatever it requests.
+        """
         free: IntArray = np.maximum(0, self._inputs.tables.free_resources()).sum(axis=0)
-        return np.asarray((pending.needs <= free).all(axis=1))
+        return np.asarray((pending.needs <= free).all(axis=1) & self._takes_part)
 
     def _start(self, gang: PendingGang, head_reservation: HeadReservation | None = None) -> AttemptResult:
         """Place a gang; with a reservation, only where the head still fits at its start."""
@@ -284,6 +307,7 @@ class InOrderSelection:
             self._refusals.append(rolled_back_refusal(placement, timed_out=False))
             return AttemptResult.REFUSED
         self._run.builder.placements.append(placement)
+        self._placed.add(gang.members.identity)
         # From here on the plugins answer with this gang in place.
         self._inputs = self._inputs.after_placements([placement]).with_fresh_feasible_nodes()
         return AttemptResult.STARTED
@@ -344,8 +368,9 @@ class InOrderSelection:
                 self._refusals.append(refusal_of_only_gang(self._inputs, formulation, solution))
         return AttemptResult.FULL
 
-    def _refuse_too_large(self, gang: PendingGang) -> AttemptResult:
-        if not self._brief:
+    def _refuse_without_attempt(self, gang: PendingGang) -> AttemptResult:
+        """Refuse a gang that asks for more than is free; a resting gang was refused before."""
+        if not self._brief and not self._rests(gang.members):
             with self._run.telemetry.gang_span(gang.key):
                 self._refusals.append(explain_refused_gang(self._inputs, gang))
         return AttemptResult.FULL
@@ -353,7 +378,11 @@ class InOrderSelection:
     def _refuse_waiting(self, waiting: Iterable[GangState], head: PendingGang | None) -> None:
         """Refuse gangs that wait behind the head, or because of the policy if there is no head."""
         if not self._brief:
-            self._refusals += [out_of_turn_refusal(members, head.key if head else "") for members in waiting]
+            self._refusals += [
+                out_of_turn_refusal(members, head.key if head else "")
+                for members in waiting
+                if not self._rests(members)
+            ]
 
 
 def _shape_of(gang: PendingGang) -> GangShape:

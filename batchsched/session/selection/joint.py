@@ -6,6 +6,7 @@ The first gang that waits for running gangs to end gets a reservation, which the
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
+from batchsched.api.gang import gang_key
 from batchsched.session.joint.formulation import Formulation, FormulationInput, formulate_problem
 from batchsched.session.joint.proposal import JointOutcome, JointPlacer, outcome_with_gang_placed_pod_by_pod
 from batchsched.session.preemption.nominated import NominatedPods
@@ -23,8 +24,6 @@ class JointSelection:
     def __init__(self, run: SelectionRun, nominated: NominatedPods) -> None:
         self._run = run
         self._nominated = nominated
-        self._keys: dict[str, str] = {}
-        """`namespace/name` of the admitted gangs, by identity."""
 
     def place_pending_gangs(self, pending: OrderedGangs) -> list[PendingGang]:
         """Place the gangs in batches of `sessionWindow` gangs, and return the gangs that could not be placed.
@@ -33,8 +32,7 @@ class JointSelection:
         """
         run, builder, nominated = self._run, self._run.builder, self._nominated
         with run.telemetry.stage_span("admit"):
-            gangs = self._admitted(pending)
-        self._keys = {gang.members.identity: gang.key for gang in gangs}
+            gangs = self._drop_gangs_behind_resting(self._admitted(pending))
         inputs = run.formulation_input()
         unnominated = [gang for gang in gangs if not nominated.has_nominated_pods(gang)]
         builder.head = ReservedHead.find_head(
@@ -63,7 +61,7 @@ class JointSelection:
         ]
 
     def _admitted(self, pending: OrderedGangs) -> list[PendingGang]:
-        """Return the gangs that may be placed, by tier."""
+        """Return the gangs that may be placed, and resting gangs that hold up others, by tier."""
         run = self._run
         admitted = {
             index: gang
@@ -73,12 +71,24 @@ class JointSelection:
         # The sort is stable: inside a tier, gangs with nominated pods go first, since evictions were paid for them.
         # A gang that a strict queue holds behind another one keeps its place.
         return sorted(
-            run.order.iterate_gangs(pending, admitted, run.now),
+            run.order.iterate_gangs(pending, admitted, run.now, run.resting),
             key=lambda gang: (
                 gang.tier_sort_key,
                 gang.behind != "" or not self._nominated.has_nominated_pods(gang),
             ),
         )
+
+    def _drop_gangs_behind_resting(self, gangs: Sequence[PendingGang]) -> list[PendingGang]:
+        """Return the gangs without resting gangs, and without gangs that wait for one of them, which are refused."""
+        waiting, others = set(self._run.resting), list[PendingGang]()
+        for gang in gangs:
+            identity = gang.members.identity
+            if gang.need and gang.behind in waiting and identity not in waiting:
+                waiting.add(identity)
+                self._run.builder.refusals.append(out_of_turn_refusal(gang.members, gang_key(gang.behind)))
+            elif identity not in waiting:
+                others.append(gang)
+        return others
 
     def _windows(self, gangs: Sequence[PendingGang]) -> Iterator[Sequence[PendingGang]]:
         """Cut gangs into windows of at most `sessionWindow`."""
@@ -101,7 +111,7 @@ class JointSelection:
         startable_ids, startable = set(placed), list[PendingGang]()
         for gang in gangs:
             if gang.behind and gang.behind not in startable_ids:
-                builder.refusals.append(out_of_turn_refusal(gang.members, self._keys[gang.behind]))
+                builder.refusals.append(out_of_turn_refusal(gang.members, gang_key(gang.behind)))
             elif not gang.follows or gang.members.identity in placed:
                 startable.append(gang)
                 startable_ids.add(gang.members.identity)

@@ -324,14 +324,19 @@ class PodByPodSelection:
         """
         run, builder = self._run, self._run.builder
         # The order is computed before any gang is placed, so that it does not depend on where the first ones land.
-        positions = list(run.order.iterate_gang_indexes(pending, run.gang_eligibility, run.now))
+        positions = list(run.order.iterate_gang_indexes(pending, run.gang_eligibility, run.now, run.resting))
         preemption = PodPreemption(run.tables, run.now)
         placer = PodByPodPlacer(run.formulation_input(), run.statement, preemption, self._sampling())
+        placed = {placement.gang.members.identity for placement in builder.placements}
         for position in positions:
-            gang = run.eligible_gang_or_record_refusal(pending.members[position])
-            refusal = None if gang is None else placer.place_gang(gang)
+            gang = run.gang_in_turn_or_record_refusal(pending.members[position], placed)
+            if gang is None or gang.members.identity in run.resting:
+                continue
+            refusal = placer.place_gang(gang)
+            if refusal is None:
+                placed.add(gang.members.identity)
             # A gang at its minimum runs already: its elastic pods wait without a refusal.
-            if gang is not None and refusal is not None and gang.need > 0:
+            elif gang.need > 0:
                 builder.refusals.append(refusal)
         builder.placements += placer.placements
         builder.evictions += preemption.evictions.values()

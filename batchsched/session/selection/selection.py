@@ -87,11 +87,13 @@ def place_gangs_and_choose_victims(run: SelectionRun, pending: OrderedGangs) -> 
 
     Args:
       run: the session; its builder receives placements, evictions and refusals.
-      pending: the gangs that take part, in the policy's order.
+      pending: the gangs that take part, and resting gangs that hold up others, in the policy's order.
     """
     builder = run.builder
     if not run.tables.node_table.nodes:
-        builder.refusals += [no_nodes_refusal(members) for members in pending.members]
+        builder.refusals += [
+            no_nodes_refusal(members) for members in pending.members if members.identity not in run.resting
+        ]
         return
     if not run.profile.solver.enabled:
         # Filters count nominated pods, and PostFilter plugins make room pod by pod, inside the strategy.

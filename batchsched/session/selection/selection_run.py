@@ -1,12 +1,13 @@
 """The state that selection strategies share during one session: its inputs, and its decision so far."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
 from batchsched.api.decision import Refusal, Reservation
+from batchsched.api.gang import gang_key
 from batchsched.config.schema import Profile
 from batchsched.ports.external import Telemetry
 from batchsched.queues.gang_order import GangOrderPolicy
@@ -15,7 +16,7 @@ from batchsched.session.gangs.gang_eligibility import GangEligibilityCheck
 from batchsched.session.gangs.order import GangOrder
 from batchsched.session.gangs.queue_limits import QueueLimits, compute_remaining_limits
 from batchsched.session.joint.formulation import FeasibleNodesByPodClass, FormulationInput
-from batchsched.session.refusals import rolled_back_refusal
+from batchsched.session.refusals import out_of_turn_refusal, rolled_back_refusal
 from batchsched.session.reservations import ReservationRules
 from batchsched.session.statement import Statement
 from batchsched.session.tables.gang import GangState, PendingGang
@@ -31,7 +32,7 @@ class SelectionStrategy(Protocol):
         """Place gangs, and record their placements and refusals for the decision of the session.
 
         Args:
-          pending: the gangs that take part, in the policy's order.
+          pending: the gangs that take part, and resting gangs that hold up others, in the policy's order.
 
         Returns:
           The gangs that were not placed, and for which other gangs may be evicted, in order.
@@ -50,7 +51,8 @@ class SelectionRun:
       gang_eligibility: says which gangs may be tried.
       order: orders gangs by the fair shares of their queues.
       statement: places gangs; what is not committed is rolled back when the session ends.
-      resting: identities of gangs that do not take part; their nominated nodes stay reserved.
+      resting: identities of gangs that do not take part, at least of those with nominated nodes, which stay reserved,
+        and of those that hold up other gangs.
       previous_reservations: reservations that the previous decision stated.
       now: seconds since 1970.
       seed: seed of all random draws.
@@ -99,15 +101,33 @@ class SelectionRun:
     def eligible_gang_or_record_refusal(self, members: GangState) -> PendingGang | None:
         """Return a gang with the pods that may be placed now, or record its refusal and return None.
 
-        If none of its pods may be placed now, return None without a refusal. Call this method once for each gang of a
-        session.
+        If none of its pods may be placed now, return None without a refusal. A resting gang has no new refusal. Call
+        this method once for each gang of a session.
         """
         with self.telemetry.gang_span(members.key):
             admitted = self.gang_eligibility.eligible_gang_or_refusal(members)
         if isinstance(admitted, Refusal):
-            self.builder.refusals.append(admitted)
+            if members.identity not in self.resting:
+                self.builder.refusals.append(admitted)
             return None
         return admitted if admitted.parts else None
+
+    def gang_in_turn_or_record_refusal(self, members: GangState, placed: Set[str]) -> PendingGang | None:
+        """Return an eligible gang, or record its refusal and return None, also if another gang must start first.
+
+        In a strict queue, the session must have placed the gang ahead, except for surplus of a running gang.
+
+        Args:
+          members: the gang; `GangOrder.iterate_gang_indexes` has yielded its index.
+          placed: identities of the gangs that the session has placed so far.
+        """
+        gang = self.eligible_gang_or_record_refusal(members)
+        ahead = self.order.ahead.get(members.identity, "")
+        if gang is None or not gang.need or not ahead or ahead in placed:
+            return gang
+        if members.identity not in self.resting:
+            self.builder.refusals.append(out_of_turn_refusal(members, gang_key(ahead)))
+        return None
 
     def eviction_may_help(self, pending: OrderedGangs) -> bool:
         """Return True if evictions, or pods that are being deleted, may free enough room for a pending gang.

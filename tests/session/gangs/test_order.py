@@ -94,14 +94,26 @@ def test_an_invalid_policy_is_reported_and_that_of_the_parent_applies():
     assert running(decision, "a") == 2
 
 
-@pytest.mark.parametrize("window", [500, 1])
-def test_a_strict_queue_starts_no_gang_before_its_oldest(window):
+@pytest.mark.parametrize(
+    "settings",
+    [
+        profile(),
+        profile(sessionWindow=1),
+        profile(selection="ordered"),
+        profile(selection="ordered", backfill="easy"),
+        profile(solver={"enabled": False}),
+    ],
+    ids=["weight", "windows", "ordered", "easy", "pod-by-pod"],
+)
+def test_a_strict_queue_starts_no_gang_before_its_oldest(settings):
     queues = (queue("a", weight=1.0, policy={"name": "strict-fifo"}), queue("b", weight=1.0))
     first = gang("a-first", 5, queue="a", age=60)
     snapshot = cluster(nodes(1, gpu=4), first, *gangs("a", 2), *gangs("b", 2), queues=queues)
-    decision = schedule(snapshot, profile(sessionWindow=window))
+    decision = schedule(snapshot, settings)
     assert (running(decision, "a"), running(decision, "b")) == (0, 2)
-    assert {one.pod_group for one in decision.refusals} == {"team/a-first", "team/a0", "team/a1"}
+    refused = {one.pod_group: one.reason for one in decision.refusals}
+    assert refused.keys() == {"team/a-first", "team/a0", "team/a1"}
+    assert refused["team/a0"] == refused["team/a1"] == "OutOfTurn"
     plain = replace(snapshot, queues=(queue("a", weight=1.0), queue("b", weight=1.0)))
     assert running(schedule(plain), "a") == 2
 

@@ -1,9 +1,11 @@
 """Ordered selection: blocking heads, backfill, and gangs that the policy holds back."""
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
-from batchsched.api.core.pod import Pod
+from batchsched.api.core.pod import Pod, PodStatus
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.status import Code, PermitAnswer, Status
 from batchsched.ports.cluster import ClusterChanges
@@ -40,7 +42,7 @@ def running(count: int, seconds: int | None) -> Snapshot:
 
 
 def daemon_pod(node_name: str, scheduler_name: str = "default-scheduler") -> Pod:
-    """A pod with 100 millicores that runs for good, as those of DaemonSets."""
+    """A pod with 100 millicores that runs permanently, as those of DaemonSets."""
     daemon = on(pod(f"proxy-{node_name}", cpu="100m"), node_name)
     return msgspec.structs.replace(
         daemon, spec=msgspec.structs.replace(daemon.spec, scheduler_name=scheduler_name)
@@ -186,6 +188,26 @@ def test_gang_that_permit_refuses_does_not_block():
     decision, _ = decide_with(recorder, snapshot, selection="ordered", policy={"name": "fcfs"}, blocking=True)
     assert names(decision) == {"late"}
     assert reasons(decision) == {"team/head": "PermitRejected"}
+
+
+def test_resting_gangs_do_not_count_in_the_window():
+    too_large = [gang(f"large{at}", 5, age=9 - at) for at in range(3)]
+    snapshot = cluster(nodes(4, gpu=1), *too_large, gang("late", 1))
+    settings = ordered(blocking=True, sessionWindow=1)
+    assert names(schedule(snapshot, settings)) == set()
+    resting = replace(snapshot, resting=tuple(f"team/large{at}" for at in range(3)))
+    decision = schedule(resting, settings)
+    assert names(decision) == {"late"}
+    assert reasons(decision) == {}
+
+
+@pytest.mark.parametrize("nominated_node_name, started", [("n0", {"late"}), ("", set())])
+def test_resting_gang_blocks_no_gang_if_its_room_is_kept(nominated_node_name: str, started: set[str]):
+    head = gang("head", 1, age=9)
+    status = PodStatus(nominated_node_name=nominated_node_name)
+    kept = replace(head, pods=(msgspec.structs.replace(head.pods[0], status=status),))
+    snapshot = cluster(nodes(2, gpu=1), running(1, None), kept, gang("late", 1), resting=("team/head",))
+    assert names(schedule(snapshot, ordered(blocking=True))) == started
 
 
 def test_missing_queue_is_reported_in_ordered_selection_too():
