@@ -1,17 +1,22 @@
+from dataclasses import replace
+from random import Random
+
 import msgspec
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from typing_extensions import override
 
 from batchsched.config.kubernetes_release import RELEASES
 from batchsched.errors import PluginError
 from batchsched.framework.constrain import EVERY_NODE, CandidatePods, CandidateSet
 from batchsched.framework.cycle_state import CycleState
+from batchsched.framework.plugin_support.volume_listers import storage_objects
 from batchsched.framework.status import Code
 from batchsched.plugins.node_volume_limits import TOO_MANY_VOLUMES, NodeVolumeLimits
 from batchsched.solver.problem import UNLIMITED
-from tests.plugins.cluster import class_of, filtered, land, node, pod, refusals
+from tests.plugins.cluster import class_of, filtered, land, node, pod, refusals, take
 from tests.plugins.storage import (
     attachment,
     claim,
@@ -255,6 +260,82 @@ def test_volumes_that_pods_share_make_no_row():
 def test_a_pod_with_an_invalid_volume_makes_no_row():
     made = stored([node("a")], *CLAIMS, *VOLUMES, csi_node("a", 0), a=[claiming("p", "")])
     assert NodeVolumeLimits().constrain(batch_of(made, [claiming("x", "")]), made.all_nodes_view()) == []
+
+
+class CountingClaims(dict):
+    """Claims that count how often they are looked up."""
+
+    lookups = 0
+
+    @override
+    def get(self, key, default=None):
+        self.lookups += 1
+        return super().get(key, default)
+
+
+def test_the_volumes_of_a_node_are_read_again_only_after_pods_came_or_went():
+    names = [f"n{at}" for at in range(8)]
+    claims = [claim(f"c{at}", f"v{at}") for at in range(10)]
+    volumes = [csi_volume(f"v{at}") for at in range(10)]
+    there = {name: [claiming(f"p-{name}", f"c{at}")] for at, name in enumerate(names)}
+    made = stored([node(name) for name in names], *claims, *volumes, *map(csi_node, names, [1] * 8), **there)
+    counting = CountingClaims(storage_objects(made).claims)
+    made._values_of_cluster_objects["storage"] = replace(storage_objects(made), claims=counting)
+    assert refused(made, "c8") == names
+    counting.lookups = 0
+    assert refused(made, "c9") == names
+    assert counting.lookups == 1
+    take(made, there["n3"][0])
+    counting.lookups = 0
+    assert refused(made, "c9") == [name for name in names if name != "n3"]
+    land(made, claiming("other", "c8"), "n3")
+    assert refused(made, "c9") == names
+    assert counting.lookups == 3
+
+
+@pytest.mark.properties
+@given(seed=st.integers(0, 2**32))
+def test_volumes_follow_pods_and_nodes_as_if_they_were_read_anew(seed):
+    random = Random(seed)
+    claims = [claim(f"c{at}", f"v{at}" if at else "") for at in range(5)]
+    volumes = [csi_volume(f"v{at}", f"h{at // 2}") for at in range(5)]
+    drivers = [csi_node(f"n{at}", random.randint(0, 2)) for at in range(4)]
+    objects = (*claims, *volumes, *drivers, storage_class(), attachment("n1", "v1"), attachment("n2", "v2"))
+    there = {f"n{at}": node(f"n{at}") for at in range(random.randint(1, 3))}
+    bound = {}
+    followed = stored(there.values(), *objects)
+    for step in range(8):
+        match random.choice(("land", "land", "take", "nodes")):
+            case "land":
+                one = claiming(f"p{step}", *random.sample(["c0", "c1", "c2", "c3", "c4", ""], 2))
+                bound[one.key] = one, random.choice([*there])
+                land(followed, *bound[one.key])
+            case "take" if bound:
+                take(followed, bound.pop(random.choice([*bound]))[0])
+            case _:
+                names = {f"n{at}" for at in range(5) if random.random() < 0.6}
+                names |= {name for _, name in bound.values()} or {"n1"}
+                there = {name: there.get(name) or node(name) for name in sorted(names)}
+                followed.replace_all_nodes(tuple(there.values()))
+        anew = stored(there.values(), *objects)
+        for one, name in bound.values():
+            land(anew, one, name)
+        for wish in (("c0",), ("c1",), ("c2", "c4")):
+            assert _outcome(wish, followed) == _outcome(wish, anew)
+        assert _limits_of_rows(followed) == _limits_of_rows(anew)
+
+
+def _limits_of_rows(made):
+    batch = batch_of(made, [claiming("x", "c1"), claiming("y", "c4")])
+    rows = NodeVolumeLimits().constrain(batch, made.all_nodes_view())
+    return [(row.classes.tolist(), row.right.tolist()) for row in rows]
+
+
+def _outcome(claims, made):
+    try:
+        return refused(made, *claims)
+    except PluginError as error:
+        return str(error)
 
 
 WISHES = st.lists(st.sampled_from(["c0", "c1", "c2", "c3"]), min_size=1, max_size=3, unique=True)
