@@ -35,7 +35,7 @@ class ResultScope(Enum):
 
     NODE_OBJECT: that node's object, and objects of the cluster that are neither nodes nor pods.
     ALL_NODE_OBJECTS: all Node objects. When one changes, the plugin is called for all nodes.
-    NODE_AND_ITS_PODS: as NODE_OBJECT, and the pods on that node.
+    NODE_AND_ITS_PODS: as NODE_OBJECT, the pods on that node, and the use of devices as `device_counts` counts it.
     CLUSTER: anything. Results are never stored. This is the default.
     """
 

@@ -128,6 +128,8 @@ class NodeResourcesFit(
 ):
     """Refuses nodes without enough free resources for the pod, and scores nodes by the use of their resources.
 
+    Where devices of a DeviceClass serve an extended resource, the score counts these devices and those in use.
+
     Source: kube-scheduler's plugins/noderesources, fit.go and the three scoring files.
     """
 

@@ -1,9 +1,12 @@
+from dataclasses import replace
+
 import pytest
 from pydantic import ValidationError
 
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.status import Code
 from batchsched.plugins.balanced_allocation import BalancedAllocation, BalancedAllocationArgs
+from tests.devices import objects as devices
 from tests.plugins.cluster import class_of, node, pod, scores, table
 
 GPU = "nvidia.com/gpu"
@@ -47,6 +50,18 @@ def test_a_resource_that_the_node_lacks_is_left_out():
     made = table([node("n")], extra=[GPU])
     wish = pod(requests={"cpu": "8", GPU: "1"})
     assert scores(balancing("cpu", GPU), wish, made) == [75]
+
+
+def test_devices_in_use_count_where_they_serve_a_resource():
+    served = devices.device_class("gpu", extendedResourceName=GPU)
+    made = table([node("n")], extra=[GPU], device_classes=[served])
+    made.cluster_objects = replace(
+        made.cluster_objects,
+        resource_slices=(devices.slice_of("n", [devices.gpu(f"g{at}") for at in range(4)]),),
+        resource_claims=(devices.allocated("used", "g0", "g1", pool="n"),),
+    )
+    # A half of the devices is in use: 75 of 100 without the pod; three quarters of both with it, 100.
+    assert scores(balancing("cpu", GPU), pod(requests={"cpu": "6", GPU: "1"}), made) == [50 + 75 // 2]
 
 
 def test_a_pod_without_requests_is_not_scored():

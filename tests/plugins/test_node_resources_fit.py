@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from pydantic import ValidationError
@@ -7,6 +9,7 @@ from batchsched.api.core.metadata import ObjectMeta
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.plugin_support.scores import utilization_score_table
 from batchsched.plugins.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
+from tests.devices import objects as devices
 from tests.plugins.cluster import class_of, filtered, node, pod, refusals, scores, table
 
 GPU = "nvidia.com/gpu"
@@ -87,6 +90,64 @@ def test_a_scalar_resource_counts_only_where_the_pod_asks_for_it():
     plugin = strategy("MostAllocated", ("cpu", 1), (GPU, 1))
     assert scores(plugin, pod(requests={"cpu": "4"}), made) == [50]
     assert scores(plugin, pod(requests={"cpu": "4", GPU: "4"}), made) == [75]
+
+
+SERVED = devices.device_class("gpu", extendedResourceName=GPU)
+
+
+def with_devices(made, *slices, claims=()):
+    made.cluster_objects = replace(
+        made.cluster_objects, resource_slices=slices, resource_claims=tuple(claims)
+    )
+    return made
+
+
+def slice_of(name, count=4, **spec):
+    return devices.slice_of(name, [devices.gpu(f"g{at}") for at in range(count)], **spec)
+
+
+def served_table(*names, classes=(SERVED,), **bound):
+    return table([node(name) for name in names], bound, [GPU], device_classes=classes)
+
+
+@pytest.mark.parametrize("kind, expected", [("MostAllocated", [100, 25]), ("LeastAllocated", [0, 75])])
+def test_devices_in_use_count_in_the_score_of_a_resource_that_they_serve(kind, expected):
+    # plugins/noderesources, `calculateResourceAllocatableRequest`, in 1.36 and 1.37
+    made = with_devices(
+        served_table("a", "b"),
+        slice_of("a"),
+        slice_of("b"),
+        claims=[devices.allocated("used", "g0", "g1", "g2")],
+    )
+    wish = pod(requests={GPU: "1"})
+    assert scores(strategy(kind, (GPU, 1)), wish, made) == expected
+
+
+def test_a_device_plugin_counts_before_devices_of_a_class():
+    made = with_devices(
+        table([node("a", {GPU: "2"}), node("b", {GPU: "0"})], {}, device_classes=[SERVED]),
+        slice_of("a"),
+        slice_of("b"),
+    )
+    assert scores(strategy("MostAllocated", (GPU, 1)), pod(requests={GPU: "1"}), made) == [50, 25]
+
+
+def test_each_slice_counts_its_devices_and_a_failing_selector_counts_none():
+    failing = devices.device_class("gpu", 'device.attributes["none"].size > 1', extendedResourceName=GPU)
+    older = slice_of("a", 2, pool={"generation": 0})
+    made = with_devices(served_table("a", "b"), slice_of("a", 2), older, slice_of("b"))
+    wish = pod(requests={GPU: "1"})
+    assert scores(strategy("MostAllocated", (GPU, 1)), wish, made) == [25, 25]
+    made = with_devices(served_table("a", "b", classes=[failing]), slice_of("a"), slice_of("b"))
+    assert scores(strategy("MostAllocated", (GPU, 1)), wish, made) == [0, 0]
+
+
+def test_devices_that_several_nodes_reach_count_on_each_of_them():
+    everywhere = slice_of("net", 2, allNodes=True)
+    each = [devices.gpu("g0", nodeName="a"), devices.gpu("g1", allNodes=True)]
+    some = devices.slice_of("some", each, perDeviceNodeSelection=True)
+    made = with_devices(served_table("a", "b"), everywhere, some)
+    assert scores(strategy("MostAllocated", (GPU, 1)), pod(requests={GPU: "1"}), made) == [25, 33]
 
 
 def test_a_node_without_the_resource_is_scored_by_the_others():

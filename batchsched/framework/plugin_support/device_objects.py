@@ -17,6 +17,7 @@ from batchsched.framework.status import BoolArray
 _OBJECTS: Final = "device objects"
 DEVICE_KINDS: Final = frozenset({"resource_slices", "device_classes", "device_taint_rules"})
 """The fields of Snapshot from which the devices and their classes are read."""
+_CLASSES: Final = frozenset({"device_classes"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,7 +46,7 @@ def device_objects(table: NodeTable) -> DeviceObjects:
         return DeviceObjects(
             claims=ledger.claims,
             classes={device_class.metadata.name: device_class for device_class in snapshot.device_classes},
-            class_of_resource=device_class_by_resource(snapshot.device_classes),
+            class_of_resource=device_class_by_resource(table),
             allocator=Allocator(
                 DeviceInventory(snapshot.resource_slices, snapshot.device_taint_rules, rules), ledger, rules
             ),
@@ -61,11 +62,18 @@ def mask_resources_served_by_devices(table: NodeTable) -> BoolArray:
     """
 
     def mask_served_resources(_snapshot: object) -> BoolArray:
-        served = device_class_by_resource(table.cluster_objects.device_classes)
+        served = device_class_by_resource(table)
         return np.array([name in served for name in table.resources], np.bool_)
 
+    return table.cached_value_of_cluster_objects("served resources", mask_served_resources, _CLASSES)
+
+
+def device_class_by_resource(table: NodeTable) -> Mapping[str, DeviceClass]:
+    """Return a mapping from each extended resource to the DeviceClass that provides devices for it."""
     return table.cached_value_of_cluster_objects(
-        "served resources", mask_served_resources, frozenset({"device_classes"})
+        "classes of resources",
+        lambda _snapshot: find_device_class_by_resource(table.cluster_objects.device_classes),
+        _CLASSES,
     )
 
 
@@ -79,7 +87,7 @@ def node_groups_by_devices(table: NodeTable) -> NodeGroupsByDevices:
     )
 
 
-def device_class_by_resource(classes: Iterable[DeviceClass]) -> dict[str, DeviceClass]:
+def find_device_class_by_resource(classes: Iterable[DeviceClass]) -> dict[str, DeviceClass]:
     """Return a mapping from each extended resource to the DeviceClass that provides devices for it.
 
     If several classes state a resource, the newest class provides it. Among equally new classes, the first by name

@@ -12,9 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from batchsched.api.core.device import DeviceClass
 from batchsched.api.core.requests import pending_pod_requests_for_scoring
 from batchsched.api.crd.base import StrictModel
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
+from batchsched.framework.plugin_support.device_counts import device_counts
+from batchsched.framework.plugin_support.device_objects import device_class_by_resource
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import IntArray
 
@@ -42,25 +45,37 @@ class ScoredResource:
       column: its column in the node table.
       assumed: its column in the requests with the defaults that scoring uses; None: use the requests without
         defaults.
+      device_class: the DeviceClass that serves the resource on nodes without a device plugin for it; None if there is
+        none. On these nodes, devices count.
     """
 
     weight: int
     request: int
     column: int
     assumed: int | None
+    device_class: DeviceClass | None = None
 
     def allocatable(self, nodes: Nodes) -> IntArray:
         """Return the allocatable amount [n] of the resource on each node.
 
         If it is 0, the score ignores the resource for the node.
         """
-        return nodes.table.allocatable[nodes.where, self.column]
+        offered = nodes.table.allocatable[nodes.where, self.column]
+        if self.device_class is None:
+            return offered
+        devices = device_counts(nodes.table).counts_of_class(self.device_class, nodes.table)
+        return np.where(offered == 0, devices.capacity[nodes.where], offered)
 
     def requested(self, nodes: Nodes) -> IntArray:
         """Return the amount [n] of the resource that the pods on each node request."""
-        if self.assumed is None:
-            return nodes.table.requested[nodes.where, self.column]
-        return nodes.table.nonzero_requested[nodes.where, self.assumed]
+        if self.assumed is not None:
+            return nodes.table.nonzero_requested[nodes.where, self.assumed]
+        requested = nodes.table.requested[nodes.where, self.column]
+        if self.device_class is None:
+            return requested
+        devices = device_counts(nodes.table).counts_of_class(self.device_class, nodes.table)
+        offered = nodes.table.allocatable[nodes.where, self.column]
+        return np.where(offered == 0, devices.allocated[nodes.where], requested)
 
 
 ScoredResources = tuple[ScoredResource, ...]
@@ -87,12 +102,14 @@ def scored_resources(
     Source: `calculateResourceAllocatableRequest` of kube-scheduler's plugins/noderesources.
     """
     amounts = requested_amounts(pod, table, resources, nonzero=nonzero)
+    classes = device_class_by_resource(table)
     return tuple(
         ScoredResource(
             resource.weight,
             amount,
             table.column[resource.name],
             NONZERO_COLUMN.get(resource.name) if nonzero else None,
+            classes.get(resource.name),
         )
         for resource, amount in zip(resources, amounts, strict=True)
         if resource.name in table.column

@@ -14,6 +14,7 @@ from batchsched.framework import interface as points
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.interface import ScorePlugin
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
+from batchsched.framework.plugin_support.device_counts import record_changed_device_use
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.runtime import result_validation as answers
 from batchsched.framework.runtime.plugin_call import PluginCallSampler, plugin_name
@@ -101,7 +102,10 @@ BYTES_PER_NODE: Final = 96
 
 def node_change_generation(scope: ResultScope, table: NodeTable) -> int:
     """Return the generation number of the latest node change that may affect results of a result scope."""
-    return table.moves.generation if scope is ResultScope.NODE_AND_ITS_PODS else table.changes.generation
+    if scope is not ResultScope.NODE_AND_ITS_PODS:
+        return table.changes.generation
+    record_changed_device_use(table)
+    return table.moves.generation
 
 
 def outdated_nodes(scope: ResultScope, since: int, table: NodeTable) -> IndexArray:
@@ -111,6 +115,7 @@ def outdated_nodes(scope: ResultScope, since: int, table: NodeTable) -> IndexArr
     `ResultCache` describes it.
     """
     if scope is ResultScope.NODE_AND_ITS_PODS:
+        record_changed_device_use(table)
         return table.moves.nodes_changed_since(since)
     if scope is ResultScope.NODE_OBJECT or since == table.changes.generation:
         return table.changes.nodes_changed_since(since)
@@ -419,7 +424,8 @@ class ResultCache:
     log, and is outdated for these nodes:
 
     - NODE_OBJECT: the nodes in `changes` since then;
-    - NODE_AND_ITS_PODS: the nodes in `moves` since then;
+    - NODE_AND_ITS_PODS: the nodes in `moves` since then. If scores count devices, it also has the nodes that reach a
+      device which was allocated or freed;
     - ALL_NODE_OBJECTS: all nodes, if anything is in `changes` since then;
     - CLUSTER: always; such results are not stored.
 

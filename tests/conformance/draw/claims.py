@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from tests.conformance.draw.cluster import Draw, Json
+from tests.conformance.draw.cluster import Draw, Json, configure
 from tests.conformance.draw.devices import (
     GPU,
     NET,
@@ -228,3 +228,23 @@ def _request_extended(draw: Draw, drawn: Json) -> None:
         if draw.maybe(0.75):
             resources = container.setdefault("resources", {})
             resources.setdefault("requests", {})[resource] = draw.choice(("1", "1", "2", "3", "0"))
+    if draw.maybe(0.7):
+        _score(draw, drawn, resource)
+
+
+def _score(draw: Draw, drawn: Json, resource: str) -> None:
+    """Score the use of a resource that devices may serve, alone or with others."""
+    names = [resource, *draw.some(("cpu", "memory"), 2)]
+    scored = [{"name": name, "weight": draw.choice((1, 1, 5))} for name in names]
+    strategy: Json = {
+        "type": draw.choice(("LeastAllocated", "MostAllocated", "RequestedToCapacityRatio")),
+        "resources": scored,
+    }
+    if strategy["type"] == "RequestedToCapacityRatio":
+        shape = [{"utilization": 0, "score": draw.randint(0, 10)}, {"utilization": 100, "score": 8}]
+        strategy["requestedToCapacityRatio"] = {"shape": shape}
+    configure(drawn, "NodeResourcesFit", {"scoringStrategy": strategy})
+    # kube-scheduler's NodeResourcesBalancedAllocation panics if the class has selectors, so there is no answer then.
+    if draw.maybe(0.2):
+        balanced = [{"name": name, "weight": 1} for name in names]
+        configure(drawn, "NodeResourcesBalancedAllocation", {"resources": balanced})

@@ -45,8 +45,10 @@ def profile_of(drawn: Json) -> Json:
 
 
 def configure(drawn: Json, plugin: str, arguments: Json) -> None:
-    """State a plugin's arguments in the case's profile."""
-    profile_of(drawn).setdefault("pluginConfig", []).append({"name": plugin, "args": arguments})
+    """State a plugin's arguments in the case's profile, in place of those that another area stated."""
+    stated = profile_of(drawn).setdefault("pluginConfig", [])
+    stated[:] = [one for one in stated if one["name"] != plugin]
+    stated.append({"name": plugin, "args": arguments})
 
 
 def base(draw: Draw) -> Json:

@@ -1,5 +1,6 @@
 """Cached results of a class equal new ones after any change, and only changed nodes are evaluated again."""
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -19,6 +20,8 @@ from batchsched.framework.runtime.registry import standard_registry
 from batchsched.framework.runtime.result_cache import CachedVerdict, PodClassResults, ResultCache
 from batchsched.framework.status import SUCCESS, PreFilterAnswer, Verdict
 from batchsched.framework.traits import PluginTraits, ResultScope, traits_of
+from batchsched.plugins.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
+from tests.devices import objects as devices
 from tests.plugins.cluster import class_of, drawn_cases, land, named, node, pod, table, table_of, visitors_of
 
 DEFAULT = standard_registry().create_pipeline(Profile())
@@ -319,6 +322,55 @@ def test_an_error_of_a_plugin_leaves_no_outdated_score_of_other_plugins():
         total(some, results)
     breaking.breaks = ""
     assert total(every, results) == total(every, PodClassResults())
+
+
+GPU = "example.com/gpu"
+BY_DEVICES = Pipeline(
+    [
+        NodeResourcesFit(
+            NodeResourcesFitArgs.model_validate(
+                {"scoringStrategy": {"type": "MostAllocated", "resources": [{"name": GPU, "weight": 1}]}}
+            )
+        )
+    ]
+)
+
+
+def device_table(*slices):
+    made = table(
+        [node(f"n{at}", labels={"zone": "za"} if at else {}) for at in range(3)],
+        extra=[GPU],
+        device_classes=[devices.device_class(extendedResourceName=GPU)],
+    )
+    made.cluster_objects = replace(made.cluster_objects, resource_slices=slices)
+    return made
+
+
+def gpus(count):
+    return [devices.gpu(f"g{at}") for at in range(count)]
+
+
+def test_scores_follow_devices_that_are_allocated_or_freed_without_a_pod():
+    term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["za"]}]}
+    in_zone = devices.slice_of("zone", gpus(2), nodeSelector={"nodeSelectorTerms": [term]})
+    made = device_table(devices.slice_of("n0", gpus(4)), devices.slice_of("n1", gpus(2)), in_zone)
+    results, wish = PodClassResults(), class_of(made, pod(requests={GPU: "1"}))
+    every = np.arange(3, dtype=np.int32)
+
+    def total(kept):
+        return BY_DEVICES.score(wish, every, made, CycleState(), kept).tolist()
+
+    assert total(results) == [25, 25, 50]
+    made.device_ledger.update_claims([devices.allocated("c", "g0", "g1", pool="n0")], ())
+    assert total(results) == [75, 25, 50]
+    made.device_ledger.update_claims([devices.allocated("d", "g0", pool="zone")], ())
+    assert total(results) == [75, 50, 100]
+    made.replace_all_nodes([made.nodes[0], made.nodes[1], node("n2")])
+    made.device_ledger.update_claims((), ["default/c"])
+    assert total(results) == total(PodClassResults()) == [25, 50, 0]
+    made.replace_all_nodes([made.nodes[0], node("n1"), node("n2")])
+    made.device_ledger.update_claims([devices.allocated("e", "g1", pool="n1")], ["default/d"])
+    assert total(results) == total(PodClassResults()) == [25, 100, 0]
 
 
 def test_verdicts_with_reasons_in_another_order_are_not_merged():
