@@ -47,8 +47,8 @@ class ClusterFiles:
           now: the time that the user states. None: the time of the dump or of the recorded session, or else the
             present time in whole seconds, like timestamps of Kubernetes.
         """
-        stated = self.stated_time if now is None else now
-        return float(int(time.time())) if stated is None else stated
+        session_time = self.stated_time if now is None else now
+        return float(int(time.time())) if session_time is None else session_time
 
     def session_seed(self, seed: int | None = None) -> int:
         """Return the seed of a session on these files.

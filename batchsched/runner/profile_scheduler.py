@@ -306,8 +306,8 @@ class ProfileScheduler:
     def _heads(self) -> list[Entity]:
         """Return the gangs with a reservation that are in the scheduling queue."""
         keys = (reservation.pod_group for reservation in self.reservations)
-        found = (self.queue.find_entity(identity) for key in keys for identity in identities_of_gang_key(key))
-        return [entity for entity in found if entity is not None]
+        identities = (identity for key in keys for identity in identities_of_gang_key(key))
+        return [entity for identity in identities if (entity := self.queue.find_entity(identity)) is not None]
 
     def _call_heads(self, heads: Iterable[Entity], now: float) -> None:
         """Add gangs with a reservation to the session, which would otherwise give their capacity away."""

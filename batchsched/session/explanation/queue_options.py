@@ -191,14 +191,14 @@ def _lending_options(
       queue: the queue.
       requested: the amounts that the pods of the session request.
     """
-    stated = queue.spec.guarantee or {}
+    spec_guarantee = queue.spec.guarantee or {}
     for resource, lent in parse_amounts(queue.spec.lending_limit).items():
         remaining = view.remaining_amount_of_limit(row, resource)
         needed = view.minimum_requests.get(resource, 0)
         if remaining is None or not needed or not kept.resources.get(resource):
             continue
         # The guarantee as it is scaled down. Queues below may keep more than the queue itself.
-        guarantee = min(lent + kept.resources[resource], parse_amount(resource, stated[resource]))
+        guarantee = min(lent + kept.resources[resource], parse_amount(resource, spec_guarantee[resource]))
         unit = math.gcd(
             _common_unit(view, requested, resource),
             lent,

@@ -80,15 +80,15 @@ class JointSelection:
 
     def _drop_gangs_behind_resting(self, gangs: Sequence[PendingGang]) -> list[PendingGang]:
         """Return the gangs without resting gangs, and without gangs that wait for one of them, which are refused."""
-        waiting, others = set(self._run.resting), list[PendingGang]()
+        waiting, selectable = set(self._run.resting), list[PendingGang]()
         for gang in gangs:
             identity = gang.members.identity
             if gang.need and gang.behind in waiting and identity not in waiting:
                 waiting.add(identity)
                 self._run.builder.refusals.append(out_of_turn_refusal(gang.members, gang_key(gang.behind)))
             elif identity not in waiting:
-                others.append(gang)
-        return others
+                selectable.append(gang)
+        return selectable
 
     def _windows(self, gangs: Sequence[PendingGang]) -> Iterator[Sequence[PendingGang]]:
         """Cut gangs into windows of at most `sessionWindow`."""

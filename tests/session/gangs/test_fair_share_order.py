@@ -114,11 +114,15 @@ def test_order_equals_that_of_evaluating_all_siblings_at_every_turn(at_once, sna
     seen: list[tuple[list[str], list[str]]] = []
 
     def both(
-        standing: QueueUsageAndEntitlements, gangs: list[PendingGang], orders: GangPositions
+        standing: QueueUsageAndEntitlements,
+        gangs: list[PendingGang],
+        orders: GangPositions,
+        resting: frozenset[str],
     ) -> FairShareOrder:
+        assert not resting
         order = [one.key for one in FairShareOrder(standing, gangs, orders)]
         seen.append((order, evaluated_each_turn(standing, list(gangs), orders)))
-        return FairShareOrder(standing, gangs, orders)
+        return FairShareOrder(standing, gangs, orders, resting)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(turns, "_MAX_TURNS_AHEAD", at_once)
