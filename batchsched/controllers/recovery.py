@@ -28,7 +28,7 @@ from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.core.pod import POD_GROUP_LABEL, Pod, extended_resource_claim_name
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.decision import Decision
-from batchsched.api.external.conversion import with_gang_labels
+from batchsched.api.external.conversion import scheduling_group_key, with_gang_labels
 from batchsched.api.external.kubernetes import COMPOSITE_CONDITION, UPSTREAM_CONDITIONS
 from batchsched.api.external.pod_group import external_api_version_and_uid, is_converted_from_external
 from batchsched.api.gang import gang_identity, identities_of_gang_key, is_single_pod
@@ -327,7 +327,10 @@ CLAIMS: Final = "resource_claims"
 class RefusedGangClaimController:
     """The controller that releases the ResourceClaims of refused gangs, unless their pods are being bound.
 
-    Source: PostFilter of kube-scheduler's plugins/dynamicresources, which frees one claim of one pod at a time.
+    A claim that is reserved for a PodGroup of Kubernetes is released if no pod of the PodGroup is bound.
+
+    Source: PostFilter and PodGroupPostFilter of kube-scheduler's plugins/dynamicresources, which free one claim at a
+    time.
 
     Args:
       cache: the cluster state.
@@ -355,10 +358,6 @@ class RefusedGangClaimController:
 
     def _release_claims(self, identity: str, pods: tuple[Pod, ...]) -> None:
         """Start to release what the pending pods of a gang hold."""
-
-        def has_no_binding_in_flight() -> bool:
-            return not self._is_binding(identity)
-
         pending = frozenset(pod.metadata.uid for pod in pods)
         for claim in self._held_claims(pods):
             if _owner_of_extended_resource_claim(claim) in pending:
@@ -366,19 +365,55 @@ class RefusedGangClaimController:
                     claim.metadata.namespace, claim.name, _owner_of_extended_resource_claim(claim)
                 )
                 self._start(
-                    claim, self._writer.delete_extended_resource_claim(deletion, has_no_binding_in_flight)
+                    claim,
+                    self._writer.delete_extended_resource_claim(
+                        deletion, lambda: not self._is_binding(identity)
+                    ),
                 )
                 continue
-            consumers = frozenset(consumer.uid for consumer in claim.status.reserved_for or ())
-            release = ResourceClaimRelease(
-                namespace=claim.metadata.namespace,
-                claim=claim.name,
-                uid=claim.metadata.uid,
-                pod_uids=consumers & pending,
-                allocation=claim.status.allocation if _is_held_by(claim, consumers, pending) else None,
-            )
-            if release.pod_uids or release.allocation is not None:
-                self._start(claim, self._writer.release_claim(release, has_no_binding_in_flight))
+            self._release_claim(identity, claim, pods)
+
+    def _release_claim(self, identity: str, claim: ResourceClaim, pods: tuple[Pod, ...]) -> None:
+        """Start to release a claim that the pending pods of a gang hold, or their PodGroups of Kubernetes."""
+        groups = self._waiting_pod_groups(claim, pods)
+
+        def is_still_unused() -> bool:
+            return not self._is_binding(identity) and groups <= self._waiting_pod_groups(claim, pods)
+
+        holders = groups | {pod.metadata.uid for pod in pods}
+        consumers = frozenset(consumer.uid for consumer in claim.status.reserved_for or ())
+        release = ResourceClaimRelease(
+            namespace=claim.metadata.namespace,
+            claim=claim.name,
+            uid=claim.metadata.uid,
+            consumer_uids=consumers & holders,
+            allocation=claim.status.allocation if _is_held_by(claim, consumers, holders) else None,
+        )
+        if release.consumer_uids or release.allocation is not None:
+            self._start(claim, self._writer.release_claim(release, is_still_unused))
+
+    def _waiting_pod_groups(self, claim: ResourceClaim, pods: Iterable[Pod]) -> frozenset[str]:
+        """Return the UIDs of PodGroups of the pods that hold a claim while none of their pods is bound.
+
+        A PodGroup holds a claim that was created for it, or that is reserved for it. Its pods may belong to several
+        gangs, or to another scheduler.
+
+        Source: `deallocatePodGroupClaims` of kube-scheduler's plugins/dynamicresources.
+        """
+        named = {scheduling_group_key(pod) for pod in pods}
+        holding = {
+            consumer.uid: f"{claim.metadata.namespace}/{consumer.name}"
+            for consumer in claim.status.reserved_for or ()
+            if consumer.is_pod_group
+        }
+        owner = claim.owner_pod_group_name_and_uid
+        if owner is not None:
+            holding[owner[1]] = f"{claim.metadata.namespace}/{owner[0]}"
+        holding = {uid: key for uid, key in holding.items() if key in named}
+        if not holding:
+            return frozenset()
+        started = {scheduling_group_key(pod) for pod in self._cache.list_objects(PODS) if pod.node}
+        return frozenset(uid for uid, key in holding.items() if key not in started)
 
     def _held_claims(self, pods: Iterable[Pod]) -> Iterator[ResourceClaim]:
         """Yield the claims of pods that have devices or reservations, each once."""
@@ -406,13 +441,13 @@ class RefusedGangClaimController:
         self._running[claim.key] = asyncio.create_task(await_release())
 
 
-def _is_held_by(claim: ResourceClaim, consumers: frozenset[str], pending: frozenset[str]) -> bool:
-    """Return whether only the pending pods, by UID, can have got the devices of a claim.
+def _is_held_by(claim: ResourceClaim, consumers: frozenset[str], holders: frozenset[str]) -> bool:
+    """Return whether only pods and PodGroups that wait, by UID, can have got the devices of a claim.
 
     An administrator or another scheduler may have allocated a claim that users created and that nothing reserves.
     """
     controller = claim.metadata.controller
-    return consumers <= pending if consumers else controller is not None and controller.uid in pending
+    return consumers <= holders if consumers else controller is not None and controller.uid in holders
 
 
 def _claim_keys(pod: Pod) -> Iterator[str]:

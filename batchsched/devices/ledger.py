@@ -18,7 +18,6 @@ from batchsched.api.core.device import (
     Amount,
     Amounts,
     ResourceClaim,
-    ResourceClaimConsumerReference,
     ResourceClaimStatus,
 )
 from batchsched.api.core.pod import Pod
@@ -153,6 +152,13 @@ class DeviceLedger:
     def count_pods_with_reserved_claim(self, claim: str) -> int:
         """Return the number of pods for which sessions have reserved this ResourceClaim."""
         return len(self._pods_of_claim.get(claim, ()))
+
+    def uids_of_pods_with_reserved_claim(self, claim: str) -> set[str]:
+        """Return the UIDs of the pods for which sessions have reserved this ResourceClaim.
+
+        A pod without UID is stated as `namespace/name`.
+        """
+        return {self._by_pod[pod].uid or pod for pod in self._pods_of_claim.get(claim, ())}
 
     def devices_reserved_for_pod(self, pod: str, uid: str = "") -> PodDevices | None:
         """Return the devices that are reserved for the pod `namespace/name`; None if there are none."""
@@ -356,7 +362,7 @@ class DeviceLedger:
             for claim in self.claims.values()
             if claim.status.allocation is not None
             for consumer in claim.status.reserved_for or ()
-            if _is_pod(consumer)
+            if consumer.is_pod
         }
 
     def simulate_deletion_of_pod(self, pod: Pod) -> None:
@@ -413,7 +419,7 @@ class DeviceLedger:
 
     def _is_consumed(self, claim: ResourceClaim) -> bool:
         return any(
-            not _is_pod(consumer) or consumer.uid not in self._withdrawn_consumers
+            not consumer.is_pod or consumer.uid not in self._withdrawn_consumers
             for consumer in claim.status.reserved_for or ()
         )
 
@@ -432,7 +438,7 @@ class DeviceLedger:
             claim = self.claims.get(key)
             allocation = claim.status.allocation if claim is not None else None
             consumers = [
-                unit_of_uid.get(consumer.uid, -1) if _is_pod(consumer) else -1
+                unit_of_uid.get(consumer.uid, -1) if consumer.is_pod else -1
                 for consumer in (claim.status.reserved_for or () if claim is not None else ())
                 if consumer.uid not in self._withdrawn_consumers
             ]
@@ -559,10 +565,6 @@ class DeviceLedger:
             half = len(self._changed) // 2
             del self._changed[:half]
             self._dropped_changes += half
-
-
-def _is_pod(consumer: ResourceClaimConsumerReference) -> bool:
-    return not consumer.api_group and consumer.resource == "pods"
 
 
 def _are_equal_uses(allocation: AllocationResult, other: AllocationResult) -> bool:

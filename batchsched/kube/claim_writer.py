@@ -17,7 +17,6 @@ import msgspec
 from batchsched.api.core.device import (
     AllocationResult,
     ResourceClaim,
-    ResourceClaimConsumerReference,
     evaluate_binding_conditions,
 )
 from batchsched.api.core.metadata import format_timestamp
@@ -74,7 +73,7 @@ class ResourceClaimWriter:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def reserve_claim(self, reservation: ResourceClaimReservation) -> None:
-        """Reserve a ResourceClaim for a pod, and write its allocation if it has none yet.
+        """Reserve a ResourceClaim for a pod or its PodGroup, and write its allocation if it has none yet.
 
         Raises:
           BindFailed: the claim was deleted, or it has other devices or no devices by now, or the server refused.
@@ -124,10 +123,10 @@ class ResourceClaimWriter:
     async def release_claim(
         self, release: ResourceClaimRelease, is_wanted: Callable[[], bool] = claim_release_is_always_needed
     ) -> None:
-        """Remove pods from a ResourceClaim's `status.reservedFor`, and free its devices if no pod uses them.
+        """Remove consumers from a ResourceClaim's `status.reservedFor`, and free its devices if it has no other one.
 
         Args:
-          release: the pods and the claim.
+          release: the consumers and the claim.
           is_wanted: asked immediately before the write; if it returns False, nothing is written. Before a pod is bound,
             its claim is read, so that either the reservation or the release sees the other one.
 
@@ -187,10 +186,7 @@ class ResourceClaimWriter:
         if allocation is not None and claim.is_reserved_for(reservation.pod_uid, reservation.pod_group):
             self._handle_claim(raw)
             return
-        consumer = ResourceClaimConsumerReference(
-            resource="pods", name=reservation.pod, uid=reservation.pod_uid
-        )
-        consumers = (*(claim.status.reserved_for or ()), consumer)
+        consumers = (*(claim.status.reserved_for or ()), reservation.consumer)
         status: dict[str, Any] = {"reservedFor": msgspec.to_builtins(consumers)}
         if allocation is None:
             assert reservation.allocation is not None  # otherwise `_check_claim` raised
@@ -279,7 +275,7 @@ class ResourceClaimWriter:
         if release.uid not in ("", claim.metadata.uid) or not is_wanted():
             return
         reserved_for = claim.status.reserved_for or ()
-        consumers = tuple(one for one in reserved_for if one.uid not in release.pod_uids)
+        consumers = tuple(one for one in reserved_for if one.uid not in release.consumer_uids)
         present, freed = claim.status.allocation, release.allocation
         frees = (
             not consumers

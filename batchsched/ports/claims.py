@@ -4,7 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from batchsched.api.core.device import AllocationResult, ContainerExtendedResourceRequest, ResourceClaim
+from batchsched.api.core.device import (
+    POD_GROUP_API_GROUP,
+    AllocationResult,
+    ContainerExtendedResourceRequest,
+    ResourceClaim,
+    ResourceClaimConsumerReference,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +28,7 @@ class _ClaimWrite:
 
 @dataclass(frozen=True, slots=True)
 class ResourceClaimReservation(_ClaimWrite):
-    """The reservation of a ResourceClaim for a pod, as it is to be written to `status.reservedFor`.
+    """The reservation of a ResourceClaim for a pod or its PodGroup, as it is to be written to `status.reservedFor`.
 
     Args:
       namespace, claim, uid: the claim.
@@ -30,6 +36,8 @@ class ResourceClaimReservation(_ClaimWrite):
       allocation: the devices to allocate if the claim has none yet; None if the session found the claim allocated.
       pod_group: the PodGroup of Kubernetes to which the pod belongs, "" without one; a claim that is reserved for the
         group is reserved for its pods.
+      pod_group_uid: the UID of this PodGroup if the claim was created for it, and is reserved for it once instead of
+        for each pod; "" otherwise.
       present_allocation: the allocation that the session found on the claim; None if there was none.
     """
 
@@ -38,22 +46,38 @@ class ResourceClaimReservation(_ClaimWrite):
     pod_uid: str
     allocation: AllocationResult | None = None
     pod_group: str = ""
+    pod_group_uid: str = ""
     present_allocation: AllocationResult | None = None
+
+    @property
+    def consumer(self) -> ResourceClaimConsumerReference:
+        """The pod or the PodGroup for which the claim is reserved.
+
+        Source: `BindTo` of k8s.io/dynamic-resource-allocation/resourceclaim.
+        """
+        if self.pod_group_uid:
+            return ResourceClaimConsumerReference(
+                api_group=POD_GROUP_API_GROUP,
+                resource="podgroups",
+                name=self.pod_group,
+                uid=self.pod_group_uid,
+            )
+        return ResourceClaimConsumerReference(resource="pods", name=self.pod, uid=self.pod_uid)
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceClaimRelease(_ClaimWrite):
-    """The removal of pods from `status.reservedFor` of a ResourceClaim, after which its devices may be freed.
+    """The removal of consumers from `status.reservedFor` of a ResourceClaim, after which its devices may be freed.
 
     Args:
       namespace, claim, uid: the claim.
-      pod_uids: the pods that no longer use the claim.
-      allocation: the devices to free if no other pod uses the claim; None frees none. Other devices, which another
+      consumer_uids: the pods and PodGroups that no longer use the claim.
+      allocation: the devices to free if the claim has no other consumer; None frees none. Other devices, which another
         client allocated meanwhile, stay.
     """
 
     uid: str
-    pod_uids: frozenset[str]
+    consumer_uids: frozenset[str]
     allocation: AllocationResult | None
 
 
@@ -116,7 +140,7 @@ class ResourceClaimBinder(Protocol):
         ...
 
     async def release_claim(self, release: ResourceClaimRelease) -> None:
-        """Remove pods from a ResourceClaim's `status.reservedFor`, and free its devices if no pod uses them.
+        """Remove consumers from a ResourceClaim's `status.reservedFor`, and free its devices if it has no other one.
 
         It is no error if the claim no longer exists.
         """

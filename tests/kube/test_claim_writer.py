@@ -92,6 +92,28 @@ async def test_pods_that_share_a_claim_reserve_it_one_after_the_other(plane, ope
     assert consumers(the_claim(open_claim)) == {"one", "two", "three"}
 
 
+async def test_a_claim_of_a_pod_group_is_reserved_once_for_the_group(plane, open_claim):
+    group = {"pod_group": "bert", "pod_group_uid": "uid-bert"}
+    async with writing(plane) as writer:
+        await writer.reserve_claim(reservation(open_claim, "one", **group))
+        await writer.reserve_claim(reservation(open_claim, "two", **group))
+        await writer.release_claim(release(reservation(open_claim, "one", **group)))
+        consumer = {
+            "apiGroup": "scheduling.k8s.io",
+            "resource": "podgroups",
+            "name": "bert",
+            "uid": "uid-bert",
+        }
+        assert the_claim(open_claim)["status"]["reservedFor"] == [consumer]
+        assert devices_of(the_claim(open_claim)) == ["node-0/gpu-0"]
+        made = reservation(open_claim)
+        unused = ResourceClaimRelease(
+            made.namespace, made.claim, made.uid, frozenset({"uid-bert"}), made.allocation
+        )
+        await writer.release_claim(unused)
+    assert devices_of(the_claim(open_claim)) == []
+
+
 async def test_a_claim_that_got_other_devices_or_was_replaced_is_not_reserved(plane, open_claim):
     async with writing(plane) as writer:
         await writer.reserve_claim(reservation(open_claim))

@@ -16,15 +16,16 @@ from batchsched.runner.session_runner import SessionRunner
 from batchsched.session.session import decide
 from tests.devices.objects import allocated, device_class
 from tests.runner.test_profile_scheduler import FAULT, Licence
+from tests.scheduler.test_claim_properties import sharing_gang
 from tests.service.town import Town, with_plugin
 from tests.session.scenario import node, nodes, pod, priority_class, profile
 from tests.session.test_claims import cluster, gang_with_claims, offered, sharing
 
 
-def town_with(nodes_count: int = 2, devices: int = 2, *parts) -> Town:
+def town_with(nodes_count: int = 2, devices: int = 2, *parts, **room) -> Town:
     return Town(
         cluster(
-            nodes(nodes_count),
+            nodes(nodes_count, **room),
             *(parts or (gang_with_claims("bert", 4),)),
             resource_slices=offered(nodes_count, devices),
             device_classes=(device_class(),),
@@ -225,6 +226,60 @@ async def test_devices_that_somebody_else_allocated_stay_with_a_claim_whose_pod_
     town = town_with(1, 1, waiting)
     await town.turns(2)
     assert used(town) == [("n0", "gpu-0")]
+
+
+def consumers_of(town: Town, claim: str) -> list[tuple[str, str]]:
+    return [
+        (consumer.resource, consumer.name)
+        for consumer in town.server.claims[f"team/{claim}"].status.reserved_for or ()
+    ]
+
+
+async def test_a_claim_of_a_pod_group_is_reserved_once_for_the_group():
+    """More pods than a claim may have consumers, all with the claim that was created for their PodGroup."""
+    town = town_with(1, 1, sharing_gang("bert", 300, owner=True), cpu=999, pods=999)
+    await town.turn()
+    assert len(town.bound) == 300
+    assert consumers_of(town, "bert-gpu") == [("podgroups", "bert")]
+
+
+async def test_the_claim_of_a_pod_group_stays_allocated_while_a_pod_of_the_group_is_bound():
+    town = town_with(1, 1, sharing_gang("bert", 3, owner=True))
+    town.fail("bert-2", FAULT)
+    await town.turns(6)
+    assert town.bound.keys() == {"bert-0", "bert-1"}
+    assert used(town) == [("n0", "gpu-0")]
+    town.mend()
+    await town.turns(4, 20.0)
+    assert town.bound.keys() == {"bert-0", "bert-1", "bert-2"}
+    assert consumers_of(town, "bert-gpu") == [("podgroups", "bert")]
+
+
+async def test_the_claim_of_a_pod_group_is_freed_if_its_gang_cannot_start():
+    town = town_with(2, 1, sharing_gang("bert", 3, owner=True))
+    for name in ("bert-0", "bert-1", "bert-2"):
+        town.fail(name, FAULT)
+    await town.turn()
+    ((pool, _),) = used(town)
+    assert town.bound == {}
+    assert consumers_of(town, "bert-gpu") == [("podgroups", "bert")]
+    town.mend()
+    town.cache.remove(next(one for one in town.cache.list_objects("nodes") if one.name == pool))
+    await town.turns(6, 20.0)
+    assert town.bound.keys() == {"bert-0", "bert-1", "bert-2"}
+    assert used(town) != [(pool, "gpu-0")]
+
+
+async def test_pods_that_are_being_bound_count_once_as_consumers_of_a_claim():
+    """More than 128 pods of one gang are being bound, and their reservations are in the status already."""
+    town = town_with(1, 1, sharing_gang("bert", 140, owner=False), cpu=999, pods=999)
+    for number in range(140):
+        town.fail(f"bert-{number}", None)
+    await town.turn()
+    assert len(consumers_of(town, "bert-gpu")) == 140
+    town.make([sharing(pod("late"), "bert-gpu")])
+    await town.turn(1.0)
+    assert "late" in town.assumed | town.bound.keys()
 
 
 async def start_one_of_two() -> Town:

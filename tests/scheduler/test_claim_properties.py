@@ -161,7 +161,10 @@ def check(town: Town) -> None:
     for pod in town.server.pods.values():
         for key in pod.resource_claim_keys if pod.node else ():
             assert there[key].status.allocation is not None, f"{pod.name} is bound without devices"
-            assert there[key].is_reserved_for(pod.metadata.uid), f"{key} is not reserved for {pod.name}"
+            group = pod.spec.scheduling_group.pod_group_name if pod.spec.scheduling_group else ""
+            assert there[key].is_reserved_for(pod.metadata.uid, group), (
+                f"{key} is not reserved for {pod.name}"
+            )
 
 
 def check_end(town: Town) -> None:
@@ -174,7 +177,14 @@ def check_end(town: Town) -> None:
         key for key, one in town.server.claims.items() if one.status.allocation or one.status.reserved_for
     }
     needed = {key for pod in town.server.pods.values() if pod.node for key in pod.resource_claim_keys}
-    assert held == needed, "a gang that is not bound holds devices"
+    # Kubernetes releases the claim of a PodGroup at the latest when the PodGroup is deleted.
+    used = {key for pod in town.server.pods.values() for key in pod.resource_claim_keys}
+    of_empty_groups = {
+        key
+        for key in held - used
+        if any(consumer.is_pod_group for consumer in town.server.claims[key].status.reserved_for or ())
+    }
+    assert held - of_empty_groups == needed, "a gang that is not bound holds devices"
 
 
 async def live(case: Case) -> None:

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from batchsched.api.core.device import (
+    MAX_CONSUMERS_PER_CLAIM,
     AllocationResult,
     ResourceClaim,
     ResourceClaimConsumerReference,
@@ -197,13 +198,13 @@ class Server:
             raise BindFailed(f"claim {key} is gone")
         if one.status.allocation is None and reservation.allocation is None:
             raise BindFailed("the claim lost its devices meanwhile")
-        if one.status.allocation is not None and one.is_reserved_for(reservation.pod_uid):
+        if one.status.allocation is not None and one.is_reserved_for(
+            reservation.pod_uid, reservation.pod_group
+        ):
             return
         allocation = one.status.allocation or reservation.allocation
-        consumer = ResourceClaimConsumerReference(
-            resource="pods", name=reservation.pod, uid=reservation.pod_uid
-        )
-        reserved_for = (*(one.status.reserved_for or ()), consumer)
+        reserved_for = (*(one.status.reserved_for or ()), reservation.consumer)
+        assert len(reserved_for) <= MAX_CONSUMERS_PER_CLAIM
         self.keep_claim(one, allocation, reserved_for)
 
     async def reserve_extended_resource_claim(self, reservation: ExtendedResourceClaimReservation) -> None:
@@ -225,7 +226,7 @@ class Server:
         one = self.claims.get(release.claim_key)
         if one is None or one.metadata.uid != release.uid:
             return
-        left = tuple(each for each in one.status.reserved_for or () if each.uid not in release.pod_uids)
+        left = tuple(each for each in one.status.reserved_for or () if each.uid not in release.consumer_uids)
         self.keep_claim(one, None if release.allocation and not left else one.status.allocation, left or None)
 
     def keep_claim(

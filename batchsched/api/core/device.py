@@ -19,6 +19,8 @@ EXTENDED_RESOURCE_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim
 """Annotation of the claim that kube-scheduler creates for the extended resources of a pod."""
 DEVICE_CLASS_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
 """Prefix of the extended resource that every DeviceClass serves: this prefix and the name of the class."""
+POD_GROUP_API_GROUP: Final = "scheduling.k8s.io"
+"""The API group of the PodGroups of Kubernetes."""
 MAX_DEVICES_PER_CLAIM: Final = 32
 MAX_CONSUMERS_PER_CLAIM: Final = 256
 MAX_SUB_REQUESTS: Final = 8
@@ -337,12 +339,22 @@ class AllocationResult(KubernetesValue, frozen=True, gc=False):
 
 
 class ResourceClaimConsumerReference(KubernetesValue, frozen=True, gc=False):
-    """A pod that uses a ResourceClaim."""
+    """A consumer of a ResourceClaim: a pod, or a PodGroup of Kubernetes with pods that use the claim."""
 
     api_group: str = ""
     resource: str = ""
     name: str = ""
     uid: str = ""
+
+    @property
+    def is_pod(self) -> bool:
+        """Whether the consumer is a pod."""
+        return not self.api_group and self.resource == "pods"
+
+    @property
+    def is_pod_group(self) -> bool:
+        """Whether the consumer is a PodGroup of Kubernetes."""
+        return self.api_group == POD_GROUP_API_GROUP and self.resource == "podgroups"
 
 
 class DeviceCondition(KubernetesValue, frozen=True, gc=False):
@@ -368,7 +380,7 @@ class AllocatedDeviceStatus(KubernetesValue, frozen=True, gc=False):
 
 
 class ResourceClaimStatus(KubernetesValue, frozen=True, gc=False):
-    """The status of a ResourceClaim: the allocation, and the pods that use it."""
+    """The status of a ResourceClaim: the allocation, and the pods and PodGroups that use it."""
 
     allocation: AllocationResult | None = None
     reserved_for: tuple[ResourceClaimConsumerReference, ...] | None = None
@@ -397,6 +409,18 @@ class ResourceClaim(KubernetesObject, frozen=True, gc=False):
         owner = self.metadata.controller
         return None if owner is None else (owner.name, owner.uid)
 
+    @property
+    def owner_pod_group_name_and_uid(self) -> tuple[str, str] | None:
+        """The name and UID of the PodGroup of Kubernetes for which the claim was created from a template.
+
+        The result is None for all other ResourceClaims.
+        """
+        owner = self.metadata.controller
+        if owner is None or owner.kind != "PodGroup":
+            return None
+        is_of_kubernetes = owner.api_version.startswith(f"{POD_GROUP_API_GROUP}/")
+        return (owner.name, owner.uid) if is_of_kubernetes else None
+
     def is_reserved_for(self, uid: str, pod_group: str = "") -> bool:
         """Return whether the ResourceClaim is reserved for a pod, or for the Kubernetes PodGroup of the pod.
 
@@ -405,7 +429,7 @@ class ResourceClaim(KubernetesObject, frozen=True, gc=False):
           pod_group: the name of the Kubernetes PodGroup of the pod, "" without one. Pods do not state its UID.
         """
         return any(
-            consumer.uid == uid or (pod_group == consumer.name != "" and consumer.resource == "podgroups")
+            consumer.uid == uid or (pod_group == consumer.name != "" and consumer.is_pod_group)
             for consumer in self.status.reserved_for or ()
         )
 

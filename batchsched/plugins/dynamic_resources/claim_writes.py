@@ -1,9 +1,10 @@
 """Writes a pod's ResourceClaims: reserves them before binding, and releases them if the binding fails."""
 
-from batchsched.api.core.device import AllocationResult
+from batchsched.api.core.device import AllocationResult, ResourceClaim
 from batchsched.api.core.pod import Pod
 from batchsched.api.pod_devices import ExtendedResourceClaim, PodDevices
 from batchsched.devices.ledger import DeviceLedger
+from batchsched.plugins.dynamic_resources.claims import is_claim_of_group_of, pod_group_name
 from batchsched.ports.claims import (
     ExtendedResourceClaimRelease,
     ExtendedResourceClaimReservation,
@@ -37,7 +38,8 @@ async def write_claim_reservations(pod: Pod, ledger: DeviceLedger, claims: Resou
 async def release_claims_of_unbound_pod(pod: Pod, ledger: DeviceLedger, claims: ResourceClaimBinder) -> None:
     """Release the ResourceClaims of a pod that could not be bound.
 
-    The devices of a claim are freed only if the session allocated them: an earlier allocation may serve later pods.
+    The devices of a claim are freed only if the session allocated them: an earlier allocation may serve later pods. A
+    claim that is reserved for the PodGroup of the pod stays reserved, because other pods of the group may use it.
     """
     devices = ledger.devices_reserved_for_pod(pod.key, pod.metadata.uid)
     if devices is None:
@@ -53,7 +55,7 @@ async def release_claims_of_unbound_pod(pod: Pod, ledger: DeviceLedger, claims: 
                 namespace=reservation.namespace,
                 claim=reservation.claim,
                 uid=reservation.uid,
-                pod_uids=frozenset({reservation.pod_uid}),
+                consumer_uids=frozenset({reservation.pod_uid}),
                 allocation=reservation.allocation,
             )
         )
@@ -77,12 +79,19 @@ def reservations_of_existing_claims(
             pod=pod.name,
             pod_uid=pod.metadata.uid,
             allocation=allocations.get(key),
-            pod_group=pod.spec.scheduling_group.pod_group_name if pod.spec.scheduling_group else "",
+            pod_group=pod_group_name(pod),
+            pod_group_uid=_uid_of_consuming_group(pod, ledger.claims[key]),
             present_allocation=ledger.claims[key].status.allocation,
         )
         for key in devices.claims
         if key != created_key
     )
+
+
+def _uid_of_consuming_group(pod: Pod, claim: ResourceClaim) -> str:
+    """Return the UID of the PodGroup for which a claim of a pod is reserved; "" if it is reserved for the pod."""
+    owner = claim.owner_pod_group_name_and_uid
+    return owner[1] if owner is not None and is_claim_of_group_of(pod, claim) else ""
 
 
 def claims_with_binding_conditions(pod: Pod, ledger: DeviceLedger) -> tuple[str, ...]:

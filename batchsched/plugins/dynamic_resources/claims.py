@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
 
 import msgspec
 
@@ -16,9 +15,6 @@ from batchsched.api.core.device import (
 from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.core.pod import Pod, PodResourceClaim
 from batchsched.devices.ledger import DeviceLedger
-
-KUBERNETES_GROUP: Final = "scheduling.k8s.io"
-"""The API group of the PodGroups of Kubernetes."""
 
 
 class UnusableResourceClaim(Exception):
@@ -99,7 +95,7 @@ def claims_named_by_pod(
             raise UnusableResourceClaim(f'could not find ResourceClaim "{key}"')
         if claim.metadata.deletion_timestamp is not None:
             raise UnusableResourceClaim(f'resourceclaim "{name}" is being deleted')
-        if own and _is_controlled_by_group_of(pod, claim):
+        if own and is_claim_of_group_of(pod, claim):
             own = False  # all pods of the PodGroup share the claim that was created for the group
         if own and not claim.metadata.is_controlled_by(pod.metadata.uid):
             raise UnusableResourceClaim(
@@ -126,21 +122,18 @@ def _claim_name(pod: Pod, entry: PodResourceClaim) -> tuple[str, bool] | None:
     raise UnusableResourceClaim(f'pod "{pod.key}": ResourceClaim not created yet')
 
 
-def _is_controlled_by_group_of(pod: Pod, claim: ResourceClaim) -> bool:
+def is_claim_of_group_of(pod: Pod, claim: ResourceClaim) -> bool:
     """Return whether a claim was created for the PodGroup of Kubernetes to which a pod belongs.
 
     Source: `isForPodGroupByPod` of k8s.io/dynamic-resource-allocation/resourceclaim.
     """
-    group = pod.spec.scheduling_group
-    if group is None:
-        return False
-    owner = claim.metadata.controller
-    return (
-        owner is not None
-        and owner.kind == "PodGroup"
-        and owner.name == group.pod_group_name
-        and owner.api_version.startswith(f"{KUBERNETES_GROUP}/")
-    )
+    owner = claim.owner_pod_group_name_and_uid
+    return owner is not None and owner[0] == pod_group_name(pod) != ""
+
+
+def pod_group_name(pod: Pod) -> str:
+    """Return the name of the PodGroup of Kubernetes to which a pod belongs, "" without one."""
+    return pod.spec.scheduling_group.pod_group_name if pod.spec.scheduling_group else ""
 
 
 def pod_claims_with_allocations(pod: Pod, ledger: DeviceLedger, *, of_class: bool) -> tuple[PodClaim, ...]:

@@ -28,7 +28,9 @@ from batchsched.plugins.dynamic_resources.claims import (
     UnusableResourceClaim,
     check_device_classes_exist,
     device_preparation_failed,
+    is_claim_of_group_of,
     pod_claims_with_allocations,
+    pod_group_name,
 )
 from batchsched.plugins.dynamic_resources.extended_resources import (
     build_extended_resource_claim,
@@ -220,16 +222,27 @@ def _check_use(
         and not nodes_reaching_allocated_devices(allocated, table.node_view(node), binding_timeout_seconds)[0]
     ):
         raise UnusableResourceClaim(NOT_AVAILABLE)
-    ledger = table.device_ledger
     for pod_claim in claims:
-        consumers = len(pod_claim.claim.status.reserved_for or ()) + ledger.count_pods_with_reserved_claim(
-            pod_claim.key
-        )
-        if consumers >= MAX_CONSUMERS_PER_CLAIM and not pod_claim.claim.is_reserved_for(pod.metadata.uid):
+        if not _may_get_consumer(pod, pod_claim, table.device_ledger):
             raise UnusableResourceClaim(
                 f'resourceclaim "{pod_claim.claim.metadata.name}": status.reservedFor has at most '
                 f"{MAX_CONSUMERS_PER_CLAIM} consumers"
             )
+
+
+def _may_get_consumer(pod: Pod, pod_claim: PodClaim, ledger: DeviceLedger) -> bool:
+    """Return whether the API server would accept the reservation of a claim for a pod, or for its PodGroup."""
+    claim, key = pod_claim.claim, pod_claim.key
+    reserved = claim.status.reserved_for or ()
+    if len(reserved) + ledger.count_pods_with_reserved_claim(key) < MAX_CONSUMERS_PER_CLAIM:
+        return True
+    if claim.is_reserved_for(pod.metadata.uid, pod_group_name(pod)):
+        return True
+    consumers = {consumer.uid for consumer in reserved}
+    if not is_claim_of_group_of(pod, claim):
+        # A pod that is being bound may be in the status already: it counts once.
+        consumers |= ledger.uids_of_pods_with_reserved_claim(key)
+    return len(consumers) < MAX_CONSUMERS_PER_CLAIM
 
 
 def _shared_allocations(claims: Sequence[PodClaim], ledger: DeviceLedger) -> list[ReservedClaimDevices]:
