@@ -5,6 +5,7 @@ from typing import Any, Final
 import msgspec
 
 from batchsched.api.core.device import AllocationResult
+from batchsched.api.core.metadata import parse_timestamp
 
 REASONS: Final = {
     "NoNodes": "the cluster has no nodes",
@@ -218,6 +219,11 @@ class WaitingAtPermit(DecisionBase, frozen=True):
     pod_group: str
     plugin: str
     until: str
+
+    @property
+    def deadline(self) -> float:
+        """The deadline in seconds since 1970."""
+        return parse_timestamp(self.until)
 
 
 class SetAside(DecisionBase, frozen=True):

@@ -12,13 +12,11 @@ from typing import Final
 
 import msgspec
 
-from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision, Refusal, Reservation
 from batchsched.api.gang import gang_identity, gang_key, identities_of_gang_key
 from batchsched.api.snapshot import DEVICE_FIELDS, TEMPLATE_FIELDS, HeldGang, HeldGangPod, Snapshot
 from batchsched.config.schema import Profile
-from batchsched.framework.events import EventResource
 from batchsched.framework.nodes.node_table import NodeTable, ReservedVolumesAndDevices
 from batchsched.framework.runtime.binding_cycle import unreserve_after_session
 from batchsched.framework.runtime.pipeline import Pipeline, plugin_names
@@ -199,7 +197,7 @@ class ProfileScheduler:
         elif before is not None and (
             before.node or (before.status.nominated_node_name and (after is None or after.terminating))
         ):
-            self.queue.process_object_change(EventResource.ASSIGNED_POD, before, None, now)
+            self.queue.retry_gangs_after_failed_binding(before, now)
 
     def _list(self, now: float) -> None:
         """Fill the scheduling queue again from all objects, because too many of them changed.
@@ -536,7 +534,7 @@ class ProfileScheduler:
             if entity is not None:
                 waiting[entity.identity] = entity
                 pods = tuple(HeldGangPod(key, nodes[key]) for key in entity.pods if key in nodes)
-                held.append(HeldGang(entry.pod_group, entry.plugin, parse_timestamp(entry.until), pods))
+                held.append(HeldGang(entry.pod_group, entry.plugin, entry.deadline, pods))
         self._waiting, self.held = waiting, tuple(held)
 
 

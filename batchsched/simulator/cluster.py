@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from batchsched.api.core.device import ResourceClaim
-from batchsched.api.core.metadata import format_timestamp, parse_timestamp
+from batchsched.api.core.metadata import format_timestamp
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Pod, PodSpec, PodStatus
 from batchsched.api.decision import Decision
@@ -278,7 +278,7 @@ class SimulatedCluster:
             HeldGang(
                 gang.pod_group,
                 gang.plugin,
-                parse_timestamp(gang.until),
+                gang.deadline,
                 tuple(places.get(gang.pod_group, ())),
             )
             for gang in decision.waiting

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 from math import ceil
 
-from batchsched.api.core.metadata import parse_timestamp
 from batchsched.ports.cluster import SchedulerFactory
 from batchsched.simulator.cluster import SimulatedCluster, SimulatedGang
 from batchsched.simulator.result import RunResult
@@ -195,7 +194,7 @@ class _Run:
         if decision.evictions:  # the gangs that they make room for are placed after the evictions
             self._session_at(now + 1)
         for held in decision.waiting:
-            self._session_at(max(now + 1, ceil(parse_timestamp(held.until))))
+            self._session_at(max(now + 1, ceil(held.deadline)))
 
     def _session_at(self, time: int) -> None:
         if time not in self._foreseen:

@@ -371,11 +371,7 @@ class SwapNeighbourhood:
         self._marked = np.zeros(len(packing.problem.nodes.free), np.bool_)
 
     def propose_moves(self, request: CapacityRequest) -> Iterator[SwapMove]:
-        """Yield moves in which pods of two groups with different requests exchange their nodes.
-
-        A group is a set of exchangeable pod classes. Each pass tries all pairs of groups: the first pass only exchanges
-        that make room at once, the later ones also exchanges that only reduce what a node lacks.
-        """
+        """Yield moves in which pods with different requests exchange nodes; later passes only reduce a shortage."""
         room, class_index = self._packing.room, request.class_index
         self._refresh()
         usable = room.permitted_nodes(class_index)
