@@ -23,11 +23,6 @@ MAX_COMPILED_EXPRESSIONS: Final = 4096
 MAX_RESULTS_PER_EXPRESSION: Final = 100_000
 MAX_EXPRESSION_LENGTH: Final = 10 * 1024
 """Maximum length of an expression in bytes, as in Kubernetes (`CELSelectorExpressionMaxLength`)."""
-DEFAULTED: Final = {"attributes": "attributesOrEmpty", "capacity": "capacityOrEmpty"}
-"""Field of `device` → a copy of it in which each domain that the expression names exists, empty if need be.
-
-In Kubernetes, `device.attributes["unknown"]` is an empty map, but `"unknown" in device.attributes` is false.
-"""
 
 _LITERAL: Final = r"""(?:"[^"\\\n]*"|'[^'\\\n]*')"""
 _LOOKUP: Final = re.compile(
@@ -45,6 +40,10 @@ _MOST_ENTRIES: Final = 64
 """More than a device has attributes, or parts that a text attribute is divided into."""
 _EVALUATION_STEPS: Final = 10
 _CALL_STEPS: Final = 5
+_REGEX_STEPS: Final = 20
+_COMPARISONS_PER_STEP: Final = 5
+_MAX_DOUBLINGS: Final = 20
+"""How often an expression may add a list to itself by `cel.bind`, at most, because of its depth."""
 _BYTES_PER_STEP: Final = 10
 _TEXT: Final = re.compile(
     r"""[bB]?[rR][bB]?(?:\"\"\".*?\"\"\"|'''.*?'''|"[^"\n]*"|'[^'\n]*')"""
@@ -53,11 +52,19 @@ _TEXT: Final = re.compile(
     re.DOTALL,
 )
 """A literal text or a comment."""
-_MACRO: Final = re.compile(r"\.\s*(?:all|exists|exists_one|existsOne|map|filter|transform\w*)\s*\(")
+_DOMAIN_OR_BRACKET: Final = re.compile(
+    rf"{_TEXT.pattern}|(\bdevice\s*\.\s*(?:attributes|capacity)\s*\[(?!\s*\?))|[\[\]]", re.DOTALL
+)
+_RANGE: Final = re.compile(r"\blists\s*\.\s*range\s*\(\s*(\d{1,6})\s*\)")
+_ANY_RANGE: Final = re.compile(r"\brange\b")
+_MACRO: Final = re.compile(r"\.\s*(?:all|exists|exists_one|existsOne|map|filter|sortBy|transform\w*)\s*\(")
 _PARENTHESIS: Final = re.compile(rf"({_MACRO.pattern})|[()]")
 _MACRO_OF_LIST: Final = re.compile(r"(?<![\w\])])\[[^\[\]]*\]" + _MACRO.pattern)
 """A macro over a list that the expression states."""
 _CALL: Final = re.compile(r"\w\s*\(")
+_REGEX_CALL: Final = re.compile(r"\.\s*find(?:All)?\s*\(")
+_COMPARING_CALL: Final = re.compile(r"\bsets\s*\.\s*\w+\s*\(|\.\s*distinct\s*\(")
+"""A call that compares all elements of a list with all elements of another list."""
 
 
 class CelSelectorError(Exception):
@@ -81,9 +88,9 @@ class CelSelector:
         """The estimated work of one evaluation, in steps of a search for devices."""
         self.names = attributes_and_capacities_in_expression(expression)
         """The names of all attributes and capacities that the expression reads; None if they are not known."""
-        self._domains = tuple({match.group(2)[1:-1] for match in _LOOKUP.finditer(expression)})
+        _check_ranges(expression)
         try:
-            self._program = _environment().compile(_LOOKUP.sub(_use_defaulted, expression))
+            self._program = _environment().compile(_with_empty_unknown_domains(expression))
         except RuntimeError as error:
             raise CelSelectorError(f"CEL compile error: {error}") from error
         self._results: dict[Hashable, bool | str] = {}
@@ -106,7 +113,7 @@ class CelSelector:
 
     def _evaluate(self, driver: str, device: Device) -> bool | str:
         try:
-            variables = device_cel_variable(driver, device, self._domains)
+            variables = device_cel_variable(driver, device)
         except (ValueError, InvalidInput) as error:
             return f"CEL runtime error: {error}"
         try:
@@ -140,12 +147,19 @@ def estimate_evaluation_work(expression: str) -> int:
     text = _TEXT.sub('""', expression)
     iterations = 1
     depth = _macro_depth(text)
+    elements = expression.count(",") + 1 + sum(map(int, _RANGE.findall(text)))
+    if "split" in text:
+        elements = max(elements, len(expression))
     if depth:
-        width = expression.count(",") + 1
+        width = elements
         if len(_MACRO_OF_LIST.findall(text)) < len(_MACRO.findall(text)):
-            width = max(width, len(expression) if "split" in text else _MOST_ENTRIES)
+            width = max(width, _MOST_ENTRIES)
         iterations = MAX_ITERATIONS if "bind" in text else min(MAX_ITERATIONS, width**depth)
     work = _EVALUATION_STEPS + len(expression) // _BYTES_PER_STEP + _CALL_STEPS * len(_CALL.findall(text))
+    work += _REGEX_STEPS * len(_REGEX_CALL.findall(text))
+    if "+" in text:
+        elements *= 2 ** min(text.count("bind"), _MAX_DOUBLINGS)
+    work += len(_COMPARING_CALL.findall(text)) * elements**2 // _COMPARISONS_PER_STEP
     return work * iterations
 
 
@@ -212,7 +226,7 @@ def _is_wanted(name: str, selected_names: frozenset[str] | None) -> bool:
     return selected_names is None or name.rpartition("/")[2] in selected_names
 
 
-def device_cel_variable(driver: str, device: Device, domains: Iterable[str]) -> dict[str, Any]:
+def device_cel_variable(driver: str, device: Device) -> dict[str, Any]:
     """Return the attributes and capacities of a device as the value of the variable `device` in CEL.
 
     Raises:
@@ -231,32 +245,69 @@ def device_cel_variable(driver: str, device: Device, domains: Iterable[str]) -> 
     for name, offered in (device.capacity or {}).items():
         domain, _, own_name = name.rpartition("/")
         capacity.setdefault(domain or driver, {})[own_name] = to_cel_quantity(offered.value)
-    empty: dict[str, dict[str, Any]] = {domain: {} for domain in domains}
     return {
         "driver": driver,
         "allowMultipleAllocations": device.allow_multiple_allocations or False,
         "attributes": attributes,
         "capacity": capacity,
-        DEFAULTED["attributes"]: empty | attributes,
-        DEFAULTED["capacity"]: empty | capacity,
     }
 
 
-def _use_defaulted(match: re.Match[str]) -> str:
-    field, domain, rest = match.group(1), match.group(2), match.group(3) or ""
-    return f"device.{DEFAULTED[field]}[{domain}]{rest}"
+def _with_empty_unknown_domains(expression: str) -> str:
+    """Return an expression in which an unknown domain of the device is an empty map, as in Kubernetes.
+
+    In Kubernetes, `device.attributes["unknown"]` is an empty map, but `"unknown" in device.attributes` is false. In the
+    result, each such entry is optional: `dyn(device.attributes[?"unknown"].orValue({}))`, of any type as before.
+    """
+    opened: list[bool] = []
+
+    def make_domain_optional(match: re.Match[str]) -> str:
+        token = match.group()
+        if match.group(1):
+            opened.append(True)
+            return f"dyn({token}?"
+        if token == "[":
+            opened.append(False)
+        elif token == "]" and opened and opened.pop():
+            return "].orValue({}))"
+        return token
+
+    return _DOMAIN_OR_BRACKET.sub(make_domain_optional, expression)
+
+
+def _check_ranges(expression: str) -> None:
+    """Check that an expression states the length of each `lists.range`, and that no such list is too long.
+
+    Raises:
+      CelSelectorError: a list is too long, or its length is not a number in the text.
+    """
+    if "lists" not in expression:
+        return
+    lengths = [int(length) for length in _RANGE.findall(expression)]
+    if len(lengths) < len(_ANY_RANGE.findall(expression)) or max(lengths, default=0) > MAX_ITERATIONS:
+        raise CelSelectorError(
+            f"lists.range: expected a number of at most {MAX_ITERATIONS:,} as its argument"
+        )
 
 
 @lru_cache(1)
 def _environment() -> Any:
+    """Return the environment of all expressions.
+
+    The extensions of Kubernetes without a class in the CEL library are named in a configuration. Functions of the same
+    name are merged only if they are declared by a later extension.
+    """
     kinds = cel.Type
     return cel.NewEnv(
+        config=cel.NewEnvConfigFromYaml(
+            "name: devices\nextensions: [{name: sets}, {name: lists}, {name: two-var-comprehensions}]"
+        ),
         variables={"device": kinds.Map(kinds.STRING, kinds.DYN)},
-        functions=list(KUBERNETES_FUNCTIONS),
         extensions=[
             ext_bindings.ExtBindings(),
             ext_optional.ExtOptional(),
             ext_strings.ExtStrings(),
             ext_math.ExtMath(),
+            cel.CelExtension("kubernetes", list(KUBERNETES_FUNCTIONS)),
         ],
     )

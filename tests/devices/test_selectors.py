@@ -51,10 +51,50 @@ def matches(expression: str, device: Device = H100) -> bool:
         '!("unknown.example.com" in device.attributes)',
         f'["a100", "h100"].exists(model, model == {OWN}.model)',
         '!device.allowMultipleAllocations && device.attributes["vendor.example.com"].serial == "s1"',
+        f'sets.contains(["a100", "h100"], [{OWN}.model]) && !sets.intersects(["l4"], [{OWN}.model])',
+        "sets.equivalent([1, 2, 2], [2, 1])",
+        f'{OWN}.model.find("[0-9]+") == "100" && {OWN}.model.find("x") == ""',
+        '"a1b22".findAll("[0-9]+") == ["1", "22"] && "a1b22".findAll("[0-9]", 2).size() == 2',
+        r'"a(b)1".find("(a)(\\(b\\))(?P<n>[)(1])") == "a(b)1"',
+        "[1, 2, 3].sum() == 6 && [].sum() == 0 && [2, 1].min() == 1 && [1.5, 2.5].max() == 2.5",
+        '[1, 2].isSorted() && !["b", "a"].isSorted()',
+        "[1, 2, 1].indexOf(1) == 0 && [1, 2, 1].lastIndexOf(1) == 2 && [1].indexOf(2) == -1",
+        f"{OWN}.model.indexOf('0') == 2 && [true].indexOf(1) == -1",
+        "lists.range(3) == [0, 1, 2] && [3, 1].sort() == [1, 3] && [1, 2].reverse() == [2, 1]",
+        "[1, 1].distinct() == [1] && [[1], [2]].flatten() == [1, 2] && [1, 2, 3].slice(1, 2) == [2]",
+        "[1, 2].sortBy(n, -n) == [2, 1]",
+        f'{OWN}.exists(name, value, name == "index" && value == 3)',
+        "[5, 6].all(index, value, value == index + 5) && [5, 6].transformList(i, v, i) == [0, 1]",
+        'semver("v01.2", true) == semver("1.2.0") && semver("1.2.3", false).minor() == 2',
+        'isSemver("v1", true) && !isSemver("v1.0") && !isSemver("1.2-rc", true) && isSemver("1.02.3-rc", true)',
+        "device.attributes[device.driver].index == 3",
+        'device.attributes[device.driver + ".unknown"].size() == 0',
+        "cel.bind(domain, r'unknown.example.com', !has(device.capacity[domain].memory))",
+        "\"device.attributes['x']\" != device.driver",
     ],
 )
 def test_an_expression_of_kubernetes_matches(expression):
     assert matches(expression)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        'url("http://a").getHost() == "a"',
+        'ip("10.0.0.1").family() == 4',
+        '!format.dns1123Label().validate("a").hasValue()',
+        '"a".includes("a")',
+        "[1, 2].transformMap(index, value, index) == {0: 0, 1: 1}",
+        "(" * 40 + "true" + ")" * 40,
+        "lists.range(device.attributes.size()).size() == 2",
+        "lists.range(100000).size() == 2",
+        "lists. // range(1)\n range(99999999).size() == 2",
+    ],
+)
+def test_an_expression_with_what_docs_devices_md_excludes_is_an_error(expression):
+    problems = r"CEL compile error|lists\.range: expected a number|No overload found .* cel\.@mapInsert"
+    with pytest.raises(CelSelectorError, match=problems):
+        matches(expression)
 
 
 def test_a_missing_attribute_is_an_error_unless_the_result_is_certain_without_it():
@@ -133,6 +173,7 @@ def test_a_map_that_resembles_a_huge_quantity_is_an_error_at_once():
         (f'["a100", "h100"].exists(model, model == {OWN}.model)', 100),
         (f'["a", "h"].exists(m, m == {OWN}.model) && ["b"].all(m, m != {OWN}.model)', 200),
         (f'{OWN}.all(name, name.startsWith("x"))', 2000),
+        (f'sets.contains(["a100", "h100"], [{OWN}.model]) && {OWN}.model.find("[0-9]+") == "100"', 80),
     ],
 )
 def test_the_estimated_work_of_usual_expressions_is_low(expression, most):
@@ -146,8 +187,11 @@ def test_the_estimated_work_of_usual_expressions_is_low(expression, most):
         nested(2, "&&".join(['")" == \')\' || """)""" == ")"'] * 20)),
         f"cel.bind(list, {NUMBERS}, cel.bind(more, list + list, more.all(n, more.exists(m, m > n))))",
         '"1-2-3-4-5-6-7-8-9-0-1-2-3-4-5-6-7-8-9".split("-").all(a, "1-2".split("-").all(b, true))',
+        "lists.range(2000).map(n, [n]).distinct().size() == 2000",
+        "sets.contains(lists.range(2000), lists.range(2000))",
+        f"cel.bind(a, {NUMBERS}, cel.bind(b, a + a, cel.bind(c, b + b, sets.contains(c + c, c + c))))",
     ],
-    ids=["calls", "parentheses in texts", "bind", "split"],
+    ids=["calls", "parentheses in texts", "bind", "split", "distinct", "sets", "doubled"],
 )
 def test_the_estimated_work_of_nested_iterations_is_not_below_the_time_in_microseconds(expression):
     selector = compile_selector(expression)
