@@ -125,11 +125,12 @@ def _tier(climb: _Incumbent, tier: int, remaining: int, most: float) -> tuple[fl
     """Maximize one tier, which reaches at most `most`, and fix it; return its bound and its value."""
     problem, model = climb.model.problem, climb.model
     weights = np.where(problem.gangs.tier[problem.classes.gang] == tier, problem.classes.weight, 0.0)
-    integers, scale, slack = scale_weights_to_integers(weights, problem.classes.count)
+    most_pods = _most_pods(model)
+    integers, scale, slack = scale_weights_to_integers(weights, most_pods)
     objective = np.zeros(model.variable_count, np.int64)
     objective[: len(model.classes)] = integers[model.classes]
     # No proof is needed when every pod that fits by itself is placed.
-    ceiling = int(integers @ _most_pods(model))
+    ceiling = int(integers @ most_pods)
     # CP-SAT gets no row with this limit: the row would make the proof harder.
     if most * scale + slack < ceiling:
         ceiling = int(most * scale) + slack

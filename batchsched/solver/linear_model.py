@@ -234,13 +234,17 @@ def scale_weights_to_integers(
 ) -> tuple[IntArray, float, int]:
     """Convert the float weights [C] of pod classes to proportional integers, because CP-SAT accepts only integers.
 
+    `counts` [C] are the pods of each class that may be placed. The weight of a class without such pods counts for
+    nothing, and its integer is 0: it may be so large that the integers of all others would be 0.
+
     Returns the integers W [C], the scale (W ≈ scale · weights) and the slack. Equal weights stay equal.
     When all weights are multiples of the smallest ÷ k for a small k, the integers are exact and the slack
     is 0. Otherwise Σ W·counts is `largest` and the error of each pod is at most half a unit, so two placements of
     equal value differ by at most Σ counts = slack. A tier is fixed by the row Σ W·x >= best - slack, which loses
     less than 1e-9 of Σ weights·counts for up to a million pods and the default of 2^50.
     """
-    heavy = weights > 0
+    heavy = (weights > 0) & (counts > 0)
+    weights = np.where(heavy, weights, 0.0)
     if not heavy.any():
         return np.zeros(len(weights), np.int64), 1.0, 0
     distinct = np.unique(weights[heavy])

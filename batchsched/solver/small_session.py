@@ -126,10 +126,12 @@ class _Steps:
     def _adopt(self, answer: Solution, *, exact: bool) -> None:
         """Keep the better solution, with the bounds of both and the work of both."""
         best = self.best
-        better = compare_solutions(answer, best) > 0
-        # Among equal solutions, the one of the exact model has the better packing.
-        chosen = answer if better or exact else best
-        self._settled = exact or (self._settled and not better)
+        order = compare_solutions(answer, best)
+        # Among equal solutions, the one of the exact model has the better packing. Its integer weights may have made it
+        # worse in a tier, to gain in the tiers below.
+        chosen = answer if order > 0 or (exact and order == 0) else best
+        if chosen is answer:
+            self._settled = exact
         self.best = replace(
             chosen,
             bound=_lowest_bounds(chosen, best if chosen is answer else answer),

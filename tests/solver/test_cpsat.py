@@ -191,6 +191,14 @@ def test_weights_of_a_common_measure_are_scaled_exactly():
     assert slack == 0
 
 
+def test_weight_of_a_class_without_pods_does_not_change_the_scale():
+    weights, counts = np.array([0.1, 1 / 3, 1e15]), np.array([1, 2, 0])
+    integers, scale, slack = scale_weights_to_integers(weights, counts)
+    expected, expected_scale, expected_slack = scale_weights_to_integers(weights[:2], counts[:2])
+    assert integers.tolist() == [*expected.tolist(), 0]
+    assert (scale, slack) == (expected_scale, expected_slack)
+
+
 def test_no_positive_weight_is_scaled_to_zero():
     assert scale_weights_to_integers(np.zeros(2), np.ones(2, np.int64))[0].tolist() == [0, 0]
 

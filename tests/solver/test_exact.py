@@ -120,6 +120,14 @@ def test_a_higher_tier_never_pays_for_a_lower_one():
     assert solution.bound.tolist() == [2.0, 0.0]
 
 
+def test_a_higher_tier_does_not_pay_for_a_lower_one_next_to_pods_that_fit_on_no_node():
+    gangs = [{"pods": 1, "demand": [3]}, {"pods": 1, "demand": [4], "tier": 1}]
+    gangs += [{"pods": 2000, "demand": [2**46 + 1], "need": 0}]
+    solution = solve_exact(problem_of([[5]], gangs), BUDGET, seed=1)
+    assert placed(solution) == {(0, 0): 1}
+    assert solution.bound.tolist() == [3.0, 0.0]
+
+
 def test_volcanos_gang_of_2_3_3_and_8_cpus_fits_two_nodes_of_8():
     gangs = [{"pods": 1, "demand": [2]}, {"pods": 2, "demand": [3]}, {"pods": 1, "demand": [8]}]
     problem = problem_of([[8], [8]], gangs)

@@ -362,6 +362,16 @@ def test_bounds_of_lower_tiers_depend_on_what_was_placed_above():
     assert loose.compute_bounds(np.array([0, 4])).tolist() == [4.0, 4.0]
 
 
+def test_pods_that_fit_on_no_node_do_not_let_a_lower_tier_displace_a_higher_one():
+    gangs = [{"pods": 1, "demand": [3]}, {"pods": 1, "demand": [4], "tier": 1}]
+    gangs += [{"pods": 2000, "demand": [2**46 + 1], "need": need} for need in (0, 2000)]
+    loose = tier_solver(problem_of([[5]], gangs))
+    peak = loose.maximise_tiers(np.zeros(loose.aggregate.variable_count, np.int64), [])
+    assert peak is not None
+    assert loose.aggregate.pods_by_class(peak.values).tolist() == [1, 0, 0, 0]
+    assert peak.bound.tolist() == [3.0, 0.0]
+
+
 def test_classes_without_requests_do_not_limit_each_other():
     gangs = [{"pods": 2, "demand": [0], "tier": 0}, {"pods": 3, "demand": [0], "tier": 0}]
     problem = problem_of([[4]], gangs)

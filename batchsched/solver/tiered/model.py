@@ -439,6 +439,13 @@ class TieredModel(LinearModel):
         np.add.at(result, self.class_index, self.factor * values[self.variable])
         return result
 
+    def max_pods_by_class(self) -> IntArray:
+        """Return how many pods of each class [C] the bounds of the variables allow at most."""
+        _, upper = self.variable_bounds()
+        # A gang has variables for each of its candidate domains.
+        most: IntArray = np.minimum(self.pods_by_class(upper), self.problem.classes.count)
+        return most
+
     def objective_coefficients(self, weights: IntArray) -> IntArray:
         """Convert pod weights by class [C] to objective coefficients of the model's variables [V]."""
         total = np.zeros(self.variable_count, np.int64)

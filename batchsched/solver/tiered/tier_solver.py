@@ -14,7 +14,7 @@ import numpy as np
 
 from batchsched.solver.cpsat import CpSatAnswer, CpSatBudget
 from batchsched.solver.linear_model import HIGHEST, scale_weights_to_integers
-from batchsched.solver.objective import count_allowed_pods_by_class, count_tiers
+from batchsched.solver.objective import count_tiers
 from batchsched.solver.problem import NONE, FloatArray, IntArray
 from batchsched.solver.tiered.model import OPEN, TieredModel
 from batchsched.solver.tiered.transport import PoolSplit, PoolTransport
@@ -122,10 +122,11 @@ class TierSolver:
         self._weights = np.zeros(len(problem.classes.count), np.int64)
         self._scale, self._slack = np.ones(count_tiers(problem)), np.zeros(count_tiers(problem), np.int64)
         of_class = problem.gangs.tier[problem.classes.gang]
+        self._max_pods = aggregate.max_pods_by_class()
         for t in range(count_tiers(problem)):
             classes = np.flatnonzero(of_class == t)
             self._weights[classes], self._scale[t], slack = scale_weights_to_integers(
-                problem.classes.weight[classes], problem.classes.count[classes]
+                problem.classes.weight[classes], self._max_pods[classes]
             )
             self._slack[t] = slack
         self._of_class = of_class
@@ -212,7 +213,7 @@ class TierSolver:
     def _ascend_tier(self, t: int, ascent: _Ascent, placed_above: IntArray | None) -> bool:
         """Maximize one tier and hold it; False if there is no choice."""
         weights, ceiling = np.where(self._of_class == t, self._weights, 0), ascent.ceiling
-        top = self._value_of_all_pods(weights)
+        top = int(weights @ self._max_pods)
         if ceiling is not None:
             top = min(top, int(ceiling.bound[t] * self._scale[t]) + int(self._slack[t]))
         fixed = None if placed_above is None else int(weights @ placed_above)
@@ -247,9 +248,6 @@ class TierSolver:
             # Other gangs with the same value are rare, and the lower tiers are far easier with fixed gangs above.
             gangs = self.aggregate.y[self.aggregate.problem.gangs.tier == t]
             self.aggregate.set_variable_bounds(gangs, ascent.values[gangs], ascent.values[gangs])
-
-    def _value_of_all_pods(self, weights: IntArray) -> int:
-        return int(weights @ count_allowed_pods_by_class(self.aggregate.problem))
 
     def _worth(self, weights: IntArray, values: IntArray) -> int:
         return int(weights @ self.aggregate.pods_by_class(values))
