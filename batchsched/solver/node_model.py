@@ -147,7 +147,7 @@ class NodeLevelModel(LinearModel):
         if switch < 0:
             if int(self.upper[columns].sum()) > limit:
                 self.add_sum_constraint(columns, upper=limit)
-        elif len(columns) or exactly:
+        elif len(columns) or (exactly and limit):
             self.link_sum_to_switch(columns, switch, limit, 0 if exactly else -HIGHEST, 0)
 
     def _at_least(self, which: NDArray[np.bool_], limit: int, switch: int) -> None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from batchsched.solver.gang_tree import mask_gangs_with_tree_rules
 from batchsched.solver.problem import (
     NONE,
+    UNLIMITED,
     BoolArray,
     FloatArray,
     IndexArray,
@@ -53,20 +54,20 @@ def count_pods_still_required(problem: Problem) -> IntArray:
 def lower_bound_of_minimum_requests(problem: Problem) -> IntArray:
     """Return a lower bound [G, R] of the resources that each gang needs to place its minimum number of pods.
 
-    It is, for each resource, the sum of the smallest requests of as many pods as the minimum needs.
+    It is, for each resource, the sum of the smallest requests of as many pods as the minimum needs. It is at most
+    UNLIMITED.
     """
     gangs, need = len(problem.gangs.need), count_pods_still_required(problem)
     requests = np.zeros((gangs, problem.classes.demand.shape[1]), np.int64)
-    np.add.at(
-        requests,
-        problem.classes.gang,
-        problem.classes.demand * problem.classes.count[:, None].astype(np.int64),
-    )
     pods = np.bincount(problem.classes.gang, problem.classes.count, minlength=gangs)
+    # With a smaller request of a pod, the sum is still a lower bound, and it stays in 64 bits.
+    most = (UNLIMITED // np.maximum(pods, 1).astype(np.int64))[problem.classes.gang]
+    demand = np.minimum(problem.classes.demand, most[:, None])
+    np.add.at(requests, problem.classes.gang, demand * problem.classes.count[:, None].astype(np.int64))
     # Which pods make the minimum is open: by resource, the smallest requests are a lower bound on any choice.
     for gang in np.flatnonzero(need < pods).tolist():
         members = np.flatnonzero(problem.classes.gang == gang)
-        rows = np.repeat(problem.classes.demand[members], problem.classes.count[members], axis=0)
+        rows = np.repeat(demand[members], problem.classes.count[members], axis=0)
         requests[gang] = np.sort(rows, axis=0)[: need[gang]].sum(axis=0)
     return requests
 

@@ -22,6 +22,7 @@ from batchsched.solver.objective import (
     places_every_allowed_pod,
     preferred_level_cost,
 )
+from batchsched.solver.packing.packing import Packing
 from batchsched.solver.planned_gangs import place_planned_gangs
 from batchsched.solver.problem import BoolArray, Problem, ProblemClassKinds, Solution, SolverBudget
 from batchsched.solver.quota_selection import (
@@ -97,9 +98,19 @@ def solve(
             answer.stage,
             "; ".join(faults),
         )
-        floor = solve_greedy(without_repeatedly_refused_gangs(admissible))
+        floor = _greedy_solution_without_faults(problem, admissible)
         return replace(floor, guard=answer.guard, effort=answer.effort, variables=answer.variables)
     return answer if numbered_alike else replace(answer, prices=())
+
+
+def _greedy_solution_without_faults(problem: Problem, admissible: Problem) -> Solution:
+    """The greedy solution of the admissible gangs and classes; nothing is placed if it has faults in the problem."""
+    greedy = solve_greedy(without_repeatedly_refused_gangs(admissible))
+    faults = find_solution_faults(problem, greedy)
+    if not faults:
+        return greedy
+    _LOG.error("the greedy solution is discarded, too, and no pod is placed: %s", "; ".join(faults))
+    return Packing(problem).to_solution(greedy.stage)
 
 
 def exclude_unplaceable_gangs_and_classes(
@@ -108,7 +119,8 @@ def exclude_unplaceable_gangs_and_classes(
     """Return the problem without unplaceable gangs and classes, and without resources that no node offers.
 
     A pod of an unplaceable class would otherwise raise the bound of its tier, and its requests would add a column for
-    each resource that no node offers: ten pods with 500 such resources each took minutes to solve.
+    each resource that no node offers: ten pods with 500 such resources each took minutes to solve. Classes that request
+    more of a resource than any node has are left without pods and requests: sums of these could exceed 64 bits.
 
     Args:
       problem: the problem.
@@ -119,6 +131,9 @@ def exclude_unplaceable_gangs_and_classes(
         problem = replace(problem, gangs=replace(problem.gangs, allowed=problem.gangs.allowed & ~beyond))
     if not unplaceable.any():
         return problem
+    # The other ones keep their requests: packing keeps room for pods that fit once others have ended.
+    largest = problem.nodes.capacity.max(axis=0, initial=0)
+    too_large = unplaceable & (problem.classes.demand > largest).any(axis=1)
     # Classes of one kind may differ in their requests, so the unplaceable ones get a kind of their own.
     kinds, no_node = problem.kinds, np.zeros((1, len(problem.nodes.free)), np.bool_)
     problem = replace(
@@ -130,6 +145,8 @@ def exclude_unplaceable_gangs_and_classes(
         classes=replace(
             problem.classes,
             kind=np.where(unplaceable, len(kinds.mask), problem.classes.kind).astype(np.int32),
+            count=np.where(too_large, 0, problem.classes.count).astype(np.int32),
+            demand=np.where(too_large[:, None], 0, problem.classes.demand),
         ),
     )
     offered = problem.nodes.capacity.any(axis=0) | (

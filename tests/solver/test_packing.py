@@ -1,6 +1,7 @@
 """Placing single gangs: all or nothing, with a way back, in the right domains, in microseconds."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.solver.greedy import solve_greedy
+from batchsched.solver.objective import mask_gangs_beyond_quotas
 from batchsched.solver.packing.free_capacity import FreeCapacity
 from batchsched.solver.packing.limits import RemainingQuotas
 from batchsched.solver.packing.node_order import NodeOrder
@@ -271,6 +273,15 @@ def test_a_quota_that_its_gangs_cannot_exceed_is_not_counted():
     assert RemainingQuotas(
         replace(problem, gangs=replace(problem.gangs, allowed=np.array([True, False])))
     ).binding.tolist() == [False, False]
+
+
+def test_a_quota_is_counted_although_the_requests_of_a_gang_exceed_64_bits_together():
+    quota: dict[str, Any] = {"quota_covers": np.ones((1, 1), np.bool_), "quota_gangs": np.full(1, 9)}
+    for pods in (2**13, 2**14):
+        gangs = [{"pods": pods, "demand": [2**50]}]
+        problem = problem_of([[2**52]], gangs, quota_free=np.full((1, 1), 2**51), **quota)
+        assert RemainingQuotas(problem).binding.tolist() == [True]
+        assert mask_gangs_beyond_quotas(problem).tolist() == [True]
 
 
 def test_a_quota_suffices_until_it_is_used_up():

@@ -1,6 +1,7 @@
 """The whole stage: legal, never behind the greedy or the peers, bounds that hold, and the same bytes twice."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from bench.solver.instances import generate, uncontended
 from bench.solver.problems import to_problem
 from tests.hash_seeds import outputs_by_hash_seed
 from tests.solver.brute import brute
-from tests.solver.instances import problem_of, problems
+from tests.solver.instances import one_gang, problem_of, problems
 
 AGGREGATED = SolverBudget(exact_variables=0)
 
@@ -187,10 +188,50 @@ def test_a_gang_that_is_cut_twice_is_given_up_by_the_aggregated_model():
 @pytest.mark.discards_solutions
 def test_an_answer_with_faults_is_logged_and_replaced_by_the_greedy(monkeypatch, caplog):
     problem = problem_of([[4]], [{"pods": 3, "demand": [1]}, {"pods": 4, "demand": [1]}])
-    monkeypatch.setattr(stage, "find_solution_faults", lambda *_: ("a planted fault",))
+    answers = iter([("a planted fault",), ()])
+    monkeypatch.setattr(stage, "find_solution_faults", lambda *_: next(answers))
     solution = solve(problem, SolverBudget())
     assert compare_solutions(solution, solve_greedy(problem)) == 0
     assert "a planted fault" in caplog.text
+
+
+@pytest.mark.discards_solutions
+def test_nothing_is_placed_if_the_greedy_solution_has_faults_too(monkeypatch, caplog):
+    problem = problem_of([[4]], [{"pods": 3, "demand": [1]}, {"pods": 2, "demand": [1], "need": 0}])
+    answers = iter([("a planted fault",), ("a fault of the greedy",)])
+    monkeypatch.setattr(stage, "find_solution_faults", lambda *_: next(answers))
+    solution = solve(problem, SolverBudget())
+    assert solution.classes.tolist() == []
+    assert solution.taken.tolist() == [False, True]
+    assert find_solution_faults(problem, solution) == ()
+    assert "a fault of the greedy" in caplog.text
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("budget", [SolverBudget(), AGGREGATED])
+def test_a_quota_holds_although_the_requests_of_a_gang_exceed_64_bits_together(
+    budget: SolverBudget, ordered: bool
+):
+    pods = [{"pods": 20, "demand": [1]}, {"pods": 2**13, "demand": [2**50]}]
+    quota: dict[str, Any] = {"quota_covers": np.ones((1, 1), np.bool_), "quota_gangs": np.full(1, UNLIMITED)}
+    problem = problem_of([[64]], pods, quota_free=np.full((1, 1), 4), **quota, **one_gang(1, 2))
+    solution = solve(replace(problem, ordered=ordered), budget)
+    assert find_solution_faults(problem, solution) == ()
+    assert solution.counts.tolist() == [4]
+
+
+def test_requests_larger_than_any_node_do_not_change_how_other_pods_are_packed():
+    free = [[64_000, 2**38, 8], [64_000, 2**38, 8], [9_000, 2**38, 3]]
+    gangs = [{"pods": pods, "demand": [1000 * gpus, 2**30, gpus]} for pods, gpus in ((2, 1), (3, 4), (1, 8))]
+    gangs += [{"pods": 3, "demand": [20_000, 2**30, 0]}]
+    # Typing errors: as many GPUs as another pod has bytes, and pods that request 2^63 bytes together.
+    mistaken = [{"pods": 1, "demand": [1, 0, 2**26]}, {"pods": 2**13, "demand": [1, 2**50, 1]}]
+    for budget in (SolverBudget(), AGGREGATED):
+        alone = solve(problem_of(free, gangs), budget)
+        together = solve(problem_of(free, gangs + mistaken), budget)
+        assert together.taken.tolist() == [*alone.taken.tolist(), False, False]
+        assert together.nodes.tolist() == alone.nodes.tolist()
+        assert together.bound.tolist() == alone.bound.tolist()
 
 
 def signature(solution: Solution) -> str:

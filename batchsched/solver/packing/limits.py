@@ -1,5 +1,7 @@
 """The amounts that queue limits and plugin constraints still allow while gangs are placed one by one."""
 
+from typing import Final
+
 import numpy as np
 
 from batchsched.solver.objective import (
@@ -17,6 +19,11 @@ from batchsched.solver.problem import (
     Problem,
     Sense,
 )
+
+_EXACT: Final = 2.0**53
+"""Below this, floats add whole numbers without an error."""
+_ROUNDING: Final = 1e-9
+"""More than the relative error of a larger sum over the pods of a session."""
 
 
 def limits_each_node_separately(row: ConstraintRow) -> bool:
@@ -110,14 +117,16 @@ def _binding(problem: Problem, quota: IntArray, gang: IntArray) -> BoolArray:
       quota: [M] the quota of each pair of a quota and a gang that it covers.
       gang: [M] the gang of the same pair.
     """
-    pods = count_allowed_pods_by_class(problem)
-    requests = np.zeros((len(problem.gangs.need), problem.classes.demand.shape[1]), np.int64)
+    # In floats, since one gang may request more than 2^63 of a resource.
+    pods = count_allowed_pods_by_class(problem).astype(np.float64)
+    requests = np.zeros((len(problem.gangs.need), problem.classes.demand.shape[1]))
     np.add.at(requests, problem.classes.gang, problem.classes.demand * pods[:, None])
-    # Sums of requests stay below 2^63: they are bounded by the pods of a session, not by UNLIMITED.
-    together = np.zeros_like(problem.quotas.free)
+    together = np.zeros(problem.quotas.free.shape)
     np.add.at(together, quota, requests[gang])
     fresh = problem.gangs.allowed & problem.gangs.fresh & (count_pods_still_required(problem) > 0)
     many = np.bincount(quota, fresh[gang], minlength=len(problem.quotas.gangs))
+    # A sum that was rounded down must not switch a quota off.
+    together[together >= _EXACT] *= 1 + _ROUNDING
     exceeded: BoolArray = (together > problem.quotas.free).any(axis=1) | (many > problem.quotas.gangs)
     return exceeded
 
