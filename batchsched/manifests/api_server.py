@@ -28,6 +28,7 @@ from batchsched.api.core.pod import (
     TopologySpreadConstraint,
 )
 from batchsched.api.core.quantity import format_quantity, parse_amount
+from batchsched.api.core.requests import MAX_POD_AMOUNT
 from batchsched.api.core.selector import LabelSelector, NodeSelector, SelectorRequirement
 from batchsched.api.core.volume import StorageClass, Volume
 from batchsched.api.snapshot import Snapshot
@@ -146,8 +147,6 @@ _MAX_SHOWN_CHARACTERS: Final = 40
 """Characters of an invalid value that a message quotes."""
 
 
-MAX_POD_AMOUNT: Final = 2**50
-"""The largest request of one container, in base units: 1 PiB, or 1.1e12 CPUs, so that sums over pods are exact."""
 MAX_NODE_AMOUNT: Final = 2**53
 """The largest amount of a node, in base units."""
 _MAX_INT64: Final = 2**63 - 1

@@ -35,6 +35,9 @@ number and the limit. Its gang is refused with it; all other gangs are scheduled
 workloads; they keep one namespace from making sessions slow for all others. Pods that are bound already have no limit.
 This differs from kube-scheduler, which limits a pod only by the size of the object.
 
+The containers of a pending pod may request at most 1 PiB of memory together, or 1.1e12 CPUs, devices or other units of
+a resource. If a pod that is bound already requests more, it counts as if it requested this amount.
+
 If the spec of such a pod is 16 KiB or larger, batchsched does not keep its containers and constraints. Recorded sessions
 and dumps state the exceeded limit in their place.
 

@@ -108,6 +108,29 @@ def test_pod_above_a_limit_delays_no_other_pod(settings):
     assert reasons(decision) == {"team/large": "PodSpecLimit"}
 
 
+def requesting(containers, **requests):
+    resources = {"requests": requests}
+    return {"containers": [{"name": f"c{number}", "resources": resources} for number in range(containers)]}
+
+
+@pytest.mark.parametrize("containers", [2, 2**13])
+def test_pod_with_containers_that_request_too_much_together_is_refused_alone(containers):
+    most = pod_of("most", requesting(1, memory="1Pi"))
+    more = pod_of("more", requesting(containers, memory="1Pi"))
+    decision = schedule(cluster(nodes(1), alone(2, cpu=1), pods=(most, more)))
+    assert sorted(placed(decision)) == ["solo-0", "solo-1"]
+    assert reasons(decision)["team/more"] == "PodSpecLimit" != reasons(decision)["team/most"]
+    (message,) = (refusal.message for refusal in decision.refusals if refusal.pod_group == "team/more")
+    assert message.startswith(f"pod team/more: spec.containers request {containers}Pi of memory together")
+    assert "at most 1Pi" in message
+
+
+def test_bound_pod_that_requests_too_much_uses_up_its_node_only():
+    there = pod_of("there", requesting(2**13, memory="1Pi"), on="n0")
+    decision = schedule(cluster(nodes(2), alone(2, cpu=1, memory="1Gi"), pods=(there,)))
+    assert set(placed(decision).values()) == {"n1"}
+
+
 def test_no_table_has_a_column_for_a_resource_of_a_pod_above_a_limit():
     large = pod_of("large", SPECS["different resources"](5000))
     session = Session(cluster(nodes(1), pods=(large,)), Profile())

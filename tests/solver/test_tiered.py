@@ -248,6 +248,12 @@ def test_cpu_and_memory_of_different_nodes_hold_no_large_pod_next_to_small_ones_
     assert any(row.right == 0 and (row.factors[:2] > 0).all() for row in rows)
 
 
+def test_slots_of_two_resources_stay_in_64_bits():
+    gangs = [{"pods": 12, "demand": [16_000, 2**10]}, {"pods": 4, "demand": [1, 2**50]}]
+    solution = solve(problem_of([[64_000, 2**53]] * 3, gangs), SolverBudget(exact_variables=0))
+    assert solution.taken.any()
+
+
 def test_gpus_without_enough_cpus_for_any_pod_are_not_counted():
     problem = problem_of([[4, 8], [32, 8]], [{"pods": 9, "demand": [2, 1]}], capacity=np.array([[96, 8]] * 2))
     supply = SlotCounter(Packing(problem))

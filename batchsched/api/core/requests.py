@@ -6,13 +6,16 @@ where set; overhead is added. In-place resize counts max(spec, status, allocated
 resize is infeasible: of each container until 1.36, of the whole pod since 1.37.
 """
 
+import math
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from enum import Enum
 from typing import Final
 
 from batchsched.api.core.pod import Amounts, Container, ContainerStatus, Pod
-from batchsched.api.core.quantity import parse_amount
+from batchsched.api.core.quantity import format_quantity, parse_amount
 
+MAX_POD_AMOUNT: Final = 2**50
+"""The largest request of one pod, in base units: 1 PiB, or 1.1e12 CPUs, so that sums over pods are exact."""
 NONZERO_CPU: Final = 100
 """Milli-CPU that scoring assumes for a container that requests none."""
 NONZERO_MEMORY: Final = 200 * 1024 * 1024
@@ -38,10 +41,27 @@ def pod_requests(
 ) -> dict[str, int]:
     """Return the total resource requests of a pod in base units, as a node accounts for them.
 
+    Each amount of a pod on a node is at most `MAX_POD_AMOUNT`. A pending pod that requests more is refused.
+
     Raises:
       InvalidQuantity: an amount is not a quantity.
     """
     return _total(pod, defaults={}, resize=resize)
+
+
+def describe_exceeded_request_limit(requests: Mapping[str, int]) -> str:
+    """Return a sentence about the first resource of which a pod requests too much; "" if there is none.
+
+    Args:
+      requests: the total requests of the pod in base units, by resource.
+    """
+    for resource, amount in requests.items():
+        if amount > MAX_POD_AMOUNT:
+            return (
+                f"spec.containers request {format_quantity(resource, amount)} of {resource} together, and "
+                f"batchsched schedules pods with at most {format_quantity(resource, MAX_POD_AMOUNT)}; request less"
+            )
+    return ""
 
 
 def requests_with_pod_count(pod: Pod) -> dict[str, int]:
@@ -150,7 +170,13 @@ def _total(
     pod_level: bool = True,
     resize: InPlaceResizeRequestRule = InPlaceResizeRequestRule.BY_CONTAINER,
 ) -> dict[str, int]:
-    return {resource: amount for resource, amount in _sum(pod, defaults, pod_level, resize).items() if amount}
+    # The API server limits no sum over containers, and a pod may name its node when it is created.
+    most = MAX_POD_AMOUNT if pod.node else math.inf
+    return {
+        resource: amount if amount <= most else MAX_POD_AMOUNT
+        for resource, amount in _sum(pod, defaults, pod_level, resize).items()
+        if amount
+    }
 
 
 def _sum(

@@ -12,6 +12,7 @@ from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.core.pod import SUB_GROUP_LABEL, Pod, PodSpec, PodStatus
 from batchsched.api.core.pod_field_limits import describe_exceeded_field_limit
 from batchsched.api.core.requests import (
+    describe_exceeded_request_limit,
     nonzero_requests,
     pod_and_nonzero_requests,
     pod_requests,
@@ -109,12 +110,16 @@ class PodSpecIndex:
         # Pods that are on a node use it, and may keep others off it, whatever their specs cost.
         exceeded_limit = "" if pod.node else describe_exceeded_field_limit(pod.spec)
         if exceeded_limit:
-            signature = self._signatures.setdefault("exceeds a limit", len(self._signatures))
-            return PodSpecInfo(pod.spec, {}, (0, 0), signature, frozenset(), exceeded_limit=exceeded_limit)
+            return self._info_of_exceeded_limit(pod.spec, exceeded_limit)
+        requests, nonzero = pod_and_nonzero_requests(pod)
+        exceeded_limit = "" if pod.node else describe_exceeded_request_limit(requests)
+        if exceeded_limit:
+            return self._info_of_exceeded_limit(pod.spec, exceeded_limit)
         failures: list[PluginError] = []
         return PodSpecInfo(
             pod.spec,
-            *pod_and_nonzero_requests(pod),
+            requests,
+            nonzero,
             # Only pending pods have classes. Each bound pod has a spec of its own, which names its node.
             NO_SIGNATURE if pod.node else self._signature(pod, failures),
             self._pipeline.selector_label_keys(pod, failures),
@@ -125,6 +130,10 @@ class PodSpecIndex:
                 pod.spec, allocates_devices=self._pipeline.allocates_devices
             ),
         )
+
+    def _info_of_exceeded_limit(self, spec: PodSpec, exceeded_limit: str) -> PodSpecInfo:
+        signature = self._signatures.setdefault("exceeds a limit", len(self._signatures))
+        return PodSpecInfo(spec, {}, (0, 0), signature, frozenset(), exceeded_limit=exceeded_limit)
 
     def _signature(self, pod: Pod, failures: list[PluginError]) -> int:
         # Each failing spec gets a signature of its own, so that its pods share no class with others.

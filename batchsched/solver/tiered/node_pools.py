@@ -408,12 +408,15 @@ class _KindsOfPodClasses:
             both = alone if len(alone) else both
             ratio, row = np.unique(both[:, second] / np.maximum(1, both[:, first]), return_index=True)
             shapes = both[_evenly_spaced(row.tolist(), MAX_MEMORY_RATIOS)] if len(ratio) else both
+            sizes = [
+                (size, max(1, size * int(shape[second]) // int(shape[first])))
+                for size in self._smallest_sizes[first]
+                for shape in shapes
+            ]
+            # No pod uses a slot with more of the second resource than any pod requests.
+            largest = int(self._demand[:, second].max())
             self._kinds_of_two_resources[first, second] = SlotKinds.from_requests(
-                [
-                    ((first, size), (second, max(1, size * int(shape[second]) // int(shape[first]))))
-                    for size in self._smallest_sizes[first]
-                    for shape in shapes
-                ]
+                [((first, size), (second, other)) for size, other in sizes if other <= largest]
             )
         return self._kinds_of_two_resources[first, second]
 
