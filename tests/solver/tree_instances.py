@@ -137,8 +137,10 @@ class _Columns:
 def placements(problem: Problem) -> Iterator[np.ndarray]:
     """Every legal placement of the first gang, [C, N], by trying all; the empty one is not among them."""
     counts = np.zeros((len(problem.classes.count), len(problem.nodes.free)), np.int64)
-    free = problem.nodes.free[:, 0].tolist()
-    demand = problem.classes.demand[:, 0].tolist()
+    free = problem.nodes.free.tolist()
+    demand = [
+        [(r, amount) for r, amount in enumerate(row) if amount] for row in problem.classes.demand.tolist()
+    ]
 
     def fill(class_index: int, node: int, left: int) -> Iterator[np.ndarray]:
         if class_index == len(counts):
@@ -150,12 +152,15 @@ def placements(problem: Problem) -> Iterator[np.ndarray]:
             yield from fill(class_index + 1, 0, more)
             return
         usable = problem.kinds.mask[class_index, node]
-        most = min(left, free[node] // demand[class_index]) if usable else 0
+        requests = demand[class_index]
+        most = min([left, *(free[node][r] // amount for r, amount in requests)]) if usable else 0
         for pods in range(most, -1, -1):
             counts[class_index, node] = pods
-            free[node] -= pods * demand[class_index]
+            for r, amount in requests:
+                free[node][r] -= pods * amount
             yield from fill(class_index, node + 1, left - pods)
-            free[node] += pods * demand[class_index]
+            for r, amount in requests:
+                free[node][r] += pods * amount
         counts[class_index, node] = 0
 
     if len(counts):

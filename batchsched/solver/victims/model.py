@@ -12,6 +12,8 @@ Shapes: B bonds, C classes, F shares of units on sites, K entries of limits, R r
 variables.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from batchsched.solver.cpsat import CpSatAnswer, CpSatBudget
@@ -30,7 +32,8 @@ class VictimModel(LinearModel):
         units = search_input.problem.unit_count
         self._leave = self.add_booleans(units)
         self._cells = [_Cells(search_input, c, self) for c in range(len(search_input.count))]
-        self._switches: dict[int, int] = {}
+        self._switches: dict[tuple[int, int], int] = {}
+        """Site and overcommitted resource → the boolean of `_wants`."""
         self._pairwise()
         self._capacity()
         self._demand()
@@ -91,35 +94,37 @@ class VictimModel(LinearModel):
     def _one_capacity(self, site: int, r: int, shares: IntArray, free: int) -> None:
         search_input = self._terms
         columns, factors = [], []
-        for c, cells in enumerate(self._cells):
-            demand = int(search_input.problem.pending.classes.demand[c, r])
-            if demand and cells.of_site[site] >= 0:
-                columns.append(int(cells.x[cells.of_site[site]]))
-                factors.append(demand)
+        for c, cells in self._cells_of_requesting_classes(site, r):
+            columns.append(int(cells.x[cells.of_site[site]]))
+            factors.append(int(search_input.problem.pending.classes.demand[c, r]))
         if not columns:
             return
         freed = search_input.freed[shares, r]
         columns += self._leave[search_input.unit[shares[freed > 0]]].tolist()
         factors += (-freed[freed > 0]).tolist()
-        if free < 0:  # an overcommitted node must be relieved only if the gang uses it
-            columns.append(self._wants(site))
+        if free < 0:  # an overcommitted resource must be relieved only for pods that request it
+            columns.append(self._wants(site, r))
             factors.append(-free)
             free = 0
         # Bytes and milli-CPU have large common divisors: without them CP-SAT's sums come close to 2^62.
         divisor = int(np.gcd.reduce(np.array(factors, np.int64)))
         self.add_row(np.array(columns), np.array(factors, np.int64) // divisor, upper=free // divisor)
 
-    def _wants(self, site: int) -> int:
-        """The boolean that must be 1 before a pod may be placed on a site."""
-        switch = self._switches.get(site)
-        if switch is None:
-            switch = int(self.add_booleans(1)[0])
-            self._switches[site] = switch
-            for c, cells in enumerate(self._cells):
-                if cells.of_site[site] >= 0:
-                    count = cells.x[cells.of_site[site] : cells.of_site[site] + 1]
-                    self.link_sum_to_switch(count, switch, int(self._terms.most[c, site]), upper=0)
+    def _wants(self, site: int, r: int) -> int:
+        """The boolean that must be 1 before a pod that requests a resource may be placed on a site."""
+        switch = int(self.add_booleans(1)[0])
+        self._switches[site, r] = switch
+        for c, cells in self._cells_of_requesting_classes(site, r):
+            count = cells.x[cells.of_site[site] : cells.of_site[site] + 1]
+            self.link_sum_to_switch(count, switch, int(self._terms.most[c, site]), upper=0)
         return switch
+
+    def _cells_of_requesting_classes(self, site: int, r: int) -> Iterator[tuple[int, "_Cells"]]:
+        """The classes that request a resource and may be placed on a site, with their cells."""
+        demand = self._terms.problem.pending.classes.demand
+        for c, cells in enumerate(self._cells):
+            if demand[c, r] and cells.of_site[site] >= 0:
+                yield c, cells
 
     def _demand(self) -> None:
         """As many pods as the gang and each of its subgroups needs, and no more of a class than exist."""
@@ -186,9 +191,9 @@ class VictimModel(LinearModel):
             running = np.cumsum(fit)
             missing = np.maximum(0, self._terms.count[c] - (running - fit))
             values[cells.x] = np.minimum(fit, missing)
-        for site, wants in self._switches.items():
-            cells_there = [cells.x[cells.of_site[site]] for cells in self._cells if cells.of_site[site] >= 0]
-            values[wants] = int(values[cells_there].any())
+        for (site, r), wants in self._switches.items():
+            counts = [cells.x[cells.of_site[site]] for _, cells in self._cells_of_requesting_classes(site, r)]
+            values[wants] = int(values[counts].any())
         return values
 
 

@@ -69,15 +69,18 @@ class VictimPlacementModel(NodeLevelModel):
                 free = int(problem.free[node, resource])
                 reach = int(asks[:, resource] @ self.upper[columns])
                 if reach > free:
-                    self._limit_node(columns, asks[:, resource], problem.unit[shares], freed, free)
+                    requests = asks[:, resource] > 0
+                    self._limit_node(
+                        columns[requests], asks[requests, resource], problem.unit[shares], freed, free
+                    )
 
     def _limit_node(
         self, columns: IntArray, asks: IntArray, units: IndexArray, freed: IntArray, free: int
     ) -> None:
-        """Add Σ asks·counts - Σ freed·leave <= free for one resource of a node."""
+        """Add Σ asks·counts - Σ freed·leave <= free for one resource of a node, which all these counts request."""
         names = np.concatenate([columns, self.leave[units]])
         factors = np.concatenate([asks, -freed])
-        if free < 0:  # an overcommitted node must be relieved only if the gang uses it
+        if free < 0:  # an overcommitted resource must be relieved only for pods that request it
             used = self.add_booleans(1)
             for column in columns.tolist():
                 self.add_row(np.array([column, used[0]]), np.array([1, -int(self.upper[column])]), upper=0)

@@ -78,8 +78,13 @@ def random_victims(seed: int, *, plain: bool = False) -> VictimProblem:
     bonds = [(a, b) for a, b in combinations(range(units), 2) if rng.random() < 0.1]
     limits = int(rng.integers(0, 3))
     entries = [(m, u) for m in range(limits) for u in range(units) if rng.random() < 0.5]
+    if rng.random() < 0.5:  # only some pods request a resource of which a node may be overcommitted
+        demand = wanted.classes.demand.copy()
+        demand[::2, 1] = 0
+        wanted = replace(wanted, classes=replace(wanted.classes, demand=demand))
     return replace(
         problem,
+        pending=wanted,
         bond_unit=np.array([a for a, _ in bonds], np.int32),
         bond_with=np.array([b for _, b in bonds], np.int32),
         limit=rng.integers(0, 5, limits),

@@ -18,8 +18,10 @@ from batchsched.solver.victims.choose import (
     search_inputs_by_domain,
 )
 from batchsched.solver.victims.model import VictimModel
+from batchsched.solver.victims.tree_victims import choose_victims_with_placement
 from batchsched.solver.victims.victim_problem import VictimProblem
 from batchsched.solver.victims.victim_state import VictimSearchInput, VictimState
+from tests.solver.instances import one_gang, problem_of
 from tests.solver.victims.instances import (
     allowed_sets,
     cheapest,
@@ -253,6 +255,39 @@ def test_a_set_cheaper_than_the_cheapest_is_infeasible_and_a_cut_requires_anothe
     answer = model.solve(None, 4, CpSatBudget(4.0, 30.0, 0), 0.0)
     assert answer.values is not None
     assert -answer.objective == 2
+
+
+def test_an_overcommitted_resource_is_relieved_only_for_pods_that_request_it():
+    pods = [{"pods": 1, "demand": [8, 0]}, {"pods": 1, "demand": [0, 1]}]
+    problem = victims_of(
+        [[8, -1], [0, 0]],
+        pods[0],
+        [(100, {0: [0, 2]}), (1, {1: [0, 1]})],
+        pending=problem_of([[8, 0], [0, 0]], pods, **one_gang(2, 2)),
+    )
+    answer = _chosen(problem)
+    assert (answer.units.tolist(), answer.cost, answer.bound) == ([1], 1, 1)
+    model = VictimModel(next(search_inputs_by_domain(problem)))
+    assert model.solve(None, 102, CpSatBudget(4.0, 30.0, 0), 0.0).objective == -1
+    with_placement, bound = choose_victims_with_placement(problem, CpSatBudget(4.0, 30.0, 0), 0.0, 102)
+    assert with_placement is not None
+    assert (with_placement.units.tolist(), bound) == ([1], 1)
+
+
+@pytest.mark.properties
+@given(victim_problems())
+def test_no_set_that_makes_room_is_cheaper_than_a_bound(problem):
+    best, most = cheapest(problem), int(problem.cost.sum()) + 1
+    if best is None or not problem.pending.gangs.need[0] or not problem.pending.gangs.allowed[0]:
+        return
+    answer = choose_victims(problem, BUDGET)
+    assert answer is None or answer.bound <= best
+    optima = [
+        -VictimModel(search_input).solve(None, most, CpSatBudget(4.0, 30.0, 0), 0.0).bound
+        for search_input in search_inputs_by_domain(problem)
+    ]
+    assert min(optima) <= best
+    assert choose_victims_with_placement(problem, CpSatBudget(4.0, 30.0, 0), 0.0, most)[1] <= best
 
 
 def test_the_model_frees_only_the_amount_that_the_limit_of_a_queue_lacks():

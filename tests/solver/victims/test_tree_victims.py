@@ -13,8 +13,8 @@ from batchsched.solver.victims.victim_problem import VictimProblem
 from tests.solver.tree_instances import placements, random_tree
 
 
-def random_problem(seed: int) -> VictimProblem | None:
-    """A tree that needs pods, and up to four units on the nodes."""
+def random_problem(seed: int, devices: bool) -> VictimProblem | None:
+    """A tree that needs pods, and up to four units on the nodes; with devices, only some of the pods request one."""
     rng = np.random.default_rng(seed)
     pending = random_tree(seed, pods=5)
     if not pending.gangs.need[0]:
@@ -22,10 +22,21 @@ def random_problem(seed: int) -> VictimProblem | None:
     nodes, units = len(pending.nodes.free), int(rng.integers(1, 5))
     pairs = [(u, n) for u in range(units) for n in range(nodes) if rng.random() < 0.5]
     freed = rng.integers(1, 4, (len(pairs), 1))
+    free = np.maximum(0, pending.nodes.free - 3) - (rng.random((nodes, 1)) < 0.1)
+    cost = rng.integers(1, 10, units)
+    if devices:
+        free = np.hstack([free, rng.integers(-2, 2, (nodes, 1))])
+        freed = np.hstack([freed, rng.integers(0, 3, (len(pairs), 1))])
+        demand = np.hstack([pending.classes.demand, rng.integers(0, 2, (len(pending.classes.count), 1))])
+        pending = replace(
+            pending,
+            classes=replace(pending.classes, demand=demand),
+            nodes=replace(pending.nodes, free=np.maximum(free, 0), capacity=np.maximum(free, 1)),
+        )
     return VictimProblem(
         pending=pending,
-        free=np.maximum(0, pending.nodes.free - 3) - (rng.random((nodes, 1)) < 0.1),
-        cost=rng.integers(1, 10, units),
+        free=free,
+        cost=cost,
         unit=np.array([u for u, _ in pairs], np.int32),
         node=np.array([n for _, n in pairs], np.int32),
         freed=freed.astype(np.int64),
@@ -47,10 +58,11 @@ def cheapest(problem: VictimProblem) -> int | None:
     return None
 
 
-@example(8050543)  # one of two classes of a subgroup with a level of its own: the packing takes the other one
-@given(st.integers(0, 2**32 - 1))
-def test_victims_of_a_tree_are_the_cheapest_that_make_room(seed):
-    problem = random_problem(seed)
+# One of two classes of a subgroup with a level of its own: the packing takes the other one.
+@example(8050543, False)
+@given(st.integers(0, 2**32 - 1), st.booleans())
+def test_victims_of_a_tree_are_the_cheapest_that_make_room(seed, devices):
+    problem = random_problem(seed, devices)
     if problem is None:
         return
     answer = choose_victims(problem, VictimSearchLimits())
