@@ -264,10 +264,14 @@ class NodeLevelModel(LinearModel):
                 self.add_row(names, factors, lower=min(0, right))
             if row.on_second_side is not None:
                 second = np.isin(self.classes[columns], row.classes[row.on_second_side])
-                self._exclude(columns[~second], columns[second])
+                used = NONE if row.used_side is None else int(row.used_side[domain])
+                self._exclude(columns[~second], columns[second], used)
 
-    def _exclude(self, first: IntArray, second: IntArray) -> None:
-        """Only one of two sets of counts may be above 0."""
+    def _exclude(self, first: IntArray, second: IntArray, used: int) -> None:
+        """Only one of two sets of counts may be above 0: the one with the number `used`, or either one for NONE."""
+        if used != NONE:
+            self.add_sum_constraint(first if used else second, upper=0)
+            return
         if not len(first) or not len(second):
             return
         switch = int(self.add_booleans(1)[0])

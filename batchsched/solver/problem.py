@@ -67,7 +67,8 @@ class ConstraintRow:
     placement that the pipeline then refuses, and it never refuses a placement that the pipeline allows. A row that
     is violated before anything is placed must not become more violated.
 
-    A row may also exclude two sides from each other: a domain then has pods of one side only.
+    A row may also exclude two sides from each other: a domain then has pods of one side only. In the domains of
+    `used_side`, pods that are no part of the problem any more are of one side already.
     """
 
     partition: int  # ALL_NODES, EVERY_NODE, or an index into ProblemNodes.partitions
@@ -78,6 +79,9 @@ class ConstraintRow:
     gangs: IndexArray = field(default_factory=lambda: np.zeros(0, np.int32))  # [J]
     gang_coefficients: IntArray = field(default_factory=lambda: np.zeros((0, 0), np.int64))  # [D, J]
     on_second_side: BoolArray | None = None  # [I] side of each class, None without two sides
+    used_side: IndexArray | None = (
+        None  # [D] 0 or 1, NONE for a domain without such pods; None if no domain has any
+    )
     plugin: str = ""
     reason: str = ""
     relief: RowRelief | None = None  # None if no eviction raises a limit

@@ -43,8 +43,8 @@ def find_solution_faults(problem: Problem, solution: Solution) -> tuple[str, ...
     Each check reports at most `_MAX_FAULTS_PER_CHECK` faults.
 
     Checked are: the triples themselves, masks, capacity, class counts, all or nothing (gangs and subgroups),
-    domains, allowed, quotas, rows, cuts, and the reported objective, bound and taken gangs. A row that is violated
-    before anything is placed must not become more violated.
+    domains, allowed, quotas, rows and their sides, cuts, and the reported objective, bound and taken gangs. A row that
+    is violated before anything is placed must not become more violated.
     """
     malformed = tuple(_form(problem, solution))
     if malformed:
@@ -259,24 +259,43 @@ def _rows(problem: Problem, solution: Solution) -> Iterator[str]:
             broken = left_sides > np.maximum(row.right, nothing)
         else:
             broken = left_sides < np.minimum(row.right, nothing)
+        name = f"row {number} ({row.plugin}: {row.reason})" if row.plugin else f"row {number}"
         for d in np.flatnonzero(broken).tolist():
             relation = "at most" if row.sense == Sense.AT_MOST else "at least"
-            name = f"row {number} ({row.plugin}: {row.reason})" if row.plugin else f"row {number}"
             yield f"{name} asks for {relation} {row.right[d]} in domain {d} and has {left_sides[d]}"
+        for d in _domains_with_both_sides(problem, solution, row):
+            yield f"{name} excludes two sides from each other, and both have pods in domain {d}"
+
+
+def _domains_with_both_sides(problem: Problem, solution: Solution, row: ConstraintRow) -> list[int]:
+    """The domains of a row in which pods of both sides are placed."""
+    if row.on_second_side is None:
+        return []
+    domains = _domains_of_placements(problem, solution, row)
+    present = np.zeros((2, len(row.right)), np.bool_)
+    for side in (0, 1):
+        members = row.classes[row.on_second_side == bool(side)]
+        present[side, domains[np.isin(solution.classes, members) & (domains >= 0)]] = True
+        if row.used_side is not None:
+            present[side] |= row.used_side == side
+    both: list[int] = np.flatnonzero(present.all(axis=0)).tolist()
+    return both
+
+
+def _domains_of_placements(problem: Problem, solution: Solution, row: ConstraintRow) -> NDArray[np.integer]:
+    """The domain of a row in which each placement [P] is; negative for none."""
+    if row.partition == EVERY_NODE:
+        return solution.nodes
+    if row.partition == ALL_NODES:
+        return np.zeros(len(solution.nodes), np.int64)
+    return problem.nodes.partitions[row.partition][solution.nodes]
 
 
 def _left_sides(problem: Problem, solution: Solution, row: ConstraintRow, taken: BoolArray) -> IntArray:
     """A row's left side in each of its domains [D]."""
-    nodes = len(problem.nodes.free)
-    if row.partition == EVERY_NODE:
-        place = np.arange(nodes)
-    elif row.partition == ALL_NODES:
-        place = np.zeros(nodes, np.int64)
-    else:
-        place = problem.nodes.partitions[row.partition].astype(np.int64)
     factor = np.zeros(len(problem.classes.gang), np.int64)
     np.add.at(factor, row.classes, row.coefficients)
-    domains = place[solution.nodes]
+    domains = _domains_of_placements(problem, solution, row)
     inside = domains >= 0
     left_sides = _sum(domains[inside], (factor[solution.classes] * solution.counts)[inside], len(row.right))
     if len(row.gangs):

@@ -1,7 +1,9 @@
 """Refused gangs of several pod classes are placed exactly where the aggregated model and the greedy fail."""
 
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -10,10 +12,10 @@ from batchsched.solver import completion
 from batchsched.solver.completion import place_gangs_that_greedy_missed
 from batchsched.solver.exact import solve_exact
 from batchsched.solver.greedy import solve_greedy
-from batchsched.solver.problem import Problem, SolverBudget
+from batchsched.solver.problem import EVERY_NODE, ConstraintRow, Problem, SolverBudget
 from batchsched.solver.stage import solve
 from batchsched.solver.verify import find_solution_faults
-from tests.solver.instances import problems, random_problem
+from tests.solver.instances import problem_of, problems, random_problem
 
 AGGREGATED = SolverBudget(exact_variables=0)
 
@@ -40,6 +42,26 @@ def test_gangs_that_are_added_leave_the_solution_legal_and_its_bounds_valid(prob
     assert (added.taken >= floor.taken).all()
     assert (added.objective >= floor.objective).all()
     assert (added.bound >= added.objective).all()
+
+
+def test_no_gang_is_added_next_to_pods_from_which_a_row_keeps_it_apart():
+    gangs = [{"pods": 2, "demand": [1]}] * 3
+    sides = np.array([False, True, True])
+    row = ConstraintRow(
+        EVERY_NODE, np.arange(3, dtype=np.int32), np.ones(3, np.int64), np.full(1, 9), on_second_side=sides
+    )
+    of_two: dict[str, Any] = {
+        "gang": np.array([0, 1, 1], np.int32),
+        "need": np.array([2, 4], np.int32),
+        "tier": np.zeros(2, np.int32),
+        "rank": np.arange(2, dtype=np.int32),
+        **dict.fromkeys(("required", "preferred", "pinned"), np.full(2, -1, np.int32)),
+        **dict.fromkeys(("fresh", "allowed"), np.ones(2, np.bool_)),
+    }
+    problem = problem_of([[8]], gangs, rows=(row,), **of_two)
+    floor = solve_greedy(problem)
+    assert floor.taken.tolist() == [True, False]
+    assert place_gangs_that_greedy_missed(problem, floor, seed=0).taken.tolist() == [True, False]
 
 
 def test_a_guard_that_ends_the_exact_search_of_a_gang_is_stated_in_the_solution(

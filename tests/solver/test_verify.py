@@ -222,6 +222,23 @@ def row_broken(problem: Problem, solution: Solution) -> Planted:
     return replace(problem, rows=(*problem.rows, row)), solution
 
 
+def sides_of_a_row_in_one_domain(problem: Problem, solution: Solution) -> Planted | None:
+    pair = np.unique(solution.classes)[:2]
+    if len(pair) < 2:
+        return None
+    sides, loose = np.array([False, True]), one(UNLIMITED, np.int64)
+    row = ConstraintRow(ALL_NODES, pair, np.ones(2, np.int64), loose, on_second_side=sides)
+    return replace(problem, rows=(*problem.rows, row)), solution
+
+
+def side_of_a_row_next_to_the_other_one(problem: Problem, solution: Solution) -> Planted:
+    first, loose = np.zeros(1, np.bool_), one(UNLIMITED, np.int64)
+    row = ConstraintRow(
+        ALL_NODES, solution.classes[:1], one(1, np.int64), loose, on_second_side=first, used_side=one(1)
+    )
+    return replace(problem, rows=(*problem.rows, row)), solution
+
+
 def floor_row_broken(problem: Problem, solution: Solution) -> Planted | None:
     c = solution.classes[0]
     gang = problem.classes.gang[c]
@@ -308,6 +325,8 @@ FAULTS: dict[Callable[[Problem, Solution], Planted | None], str] = {
     quota_overdrawn: "quota 0 leaves",
     gang_over_the_quota: "gangs and",
     row_broken: "Ports: taken) asks for at most",
+    sides_of_a_row_in_one_domain: "both have pods",
+    side_of_a_row_next_to_the_other_one: "both have pods",
     floor_row_broken: "asks for at least",
     cut_repeated: "is repeated",
     objective_overstated: "the solution reports",

@@ -223,7 +223,13 @@ class RowTally:
 
 def _pods_by_side(row: ConstraintRow) -> IntArray | None:
     """Return the counter [2, D] of the pods that are placed of each side, None if the row has no sides."""
-    return None if row.on_second_side is None else np.zeros((2, len(row.right)), np.int64)
+    if row.on_second_side is None:
+        return None
+    pods = np.zeros((2, len(row.right)), np.int64)
+    if row.used_side is not None:
+        used = np.flatnonzero(row.used_side >= 0)
+        pods[row.used_side[used], used] = 1  # or more: only whether there are any is read
+    return pods
 
 
 def _clip_to_domains(caps: IntArray, domain: IndexArray, room: IntArray) -> IntArray:

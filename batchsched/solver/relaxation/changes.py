@@ -197,7 +197,10 @@ def _grown(row: ConstraintRow, like: int, count: int) -> ConstraintRow:
     if len(row.gangs):
         gangs = np.concatenate([gangs, gangs[like : like + 1].repeat(count, axis=0)])
     right = np.concatenate([row.right, row.right[like : like + 1].repeat(count)])
-    return replace(row, right=right, gang_coefficients=gangs)
+    used = row.used_side
+    if used is not None:
+        used = np.concatenate([used, np.full(count, NONE, np.int32)])
+    return replace(row, right=right, gang_coefficients=gangs, used_side=used)
 
 
 def cap_at_unlimited(amounts: Sequence[int]) -> IntArray:

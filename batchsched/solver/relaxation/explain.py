@@ -20,6 +20,7 @@ from batchsched.solver.problem import (
     UNLIMITED,
     BoolArray,
     ConstraintRow,
+    IndexArray,
     IntArray,
     Problem,
     ProblemQuotas,
@@ -106,7 +107,22 @@ def _remaining_row(problem: Problem, solution: Solution, row: ConstraintRow) -> 
         taken = solution.taken[row.gangs]
         used += gang_coefficients[:, taken].sum(axis=1)
         gang_coefficients = np.where(taken[None, :], 0, gang_coefficients)
-    return replace(row, right=row.right - used, gang_coefficients=gang_coefficients)
+    return replace(
+        row,
+        right=row.right - used,
+        gang_coefficients=gang_coefficients,
+        used_side=_used_side(row, solution.classes[inside], domain[inside]),
+    )
+
+
+def _used_side(row: ConstraintRow, classes: IndexArray, domains: IndexArray) -> IndexArray | None:
+    """The side of the pods in each domain [D] of a row, given the class and the domain of placements [P]."""
+    if row.on_second_side is None:
+        return None
+    used = np.full(len(row.right), NONE, np.int32) if row.used_side is None else row.used_side.copy()
+    for side, of_side in enumerate((row.classes[~row.on_second_side], row.classes[row.on_second_side])):
+        used[domains[np.isin(classes, of_side)]] = side
+    return used
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -60,6 +60,16 @@ def test_new_nodes_are_empty_and_have_the_labels_of_their_domain(problem: Proble
     assert more.kinds.mask.shape == more.kinds.score.shape == (1, 5)
 
 
+def test_new_nodes_have_no_pods_of_either_side_of_a_row(problem: Problem):
+    row = replace(
+        problem.rows[0], on_second_side=np.ones(1, np.bool_), used_side=np.array([0, 1, -1], np.int32)
+    )
+    more = apply_change(replace(problem, rows=(row,)), AddedNodes(2, like=1))
+    (used,) = (row.used_side for row in more.rows)
+    assert used is not None
+    assert used.tolist() == [0, 1, -1, -1, -1]
+
+
 def test_new_nodes_pass_the_filters_of_the_gang_that_they_are_added_for(problem: Problem):
     barred = replace(problem, kinds=replace(problem.kinds, mask=np.zeros((1, 3), np.bool_)))
     assert not apply_change(barred, AddedNodes(1, like=0)).kinds.mask[0, 3]

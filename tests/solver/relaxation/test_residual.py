@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 
 from batchsched.solver.exact import solve_exact
-from batchsched.solver.problem import ALL_NODES, NONE, UNLIMITED, ConstraintRow, Problem, SolverBudget
+from batchsched.solver.greedy import solve_greedy
+from batchsched.solver.problem import (
+    ALL_NODES,
+    EVERY_NODE,
+    NONE,
+    UNLIMITED,
+    ConstraintRow,
+    Problem,
+    SolverBudget,
+)
 from batchsched.solver.relaxation.changes import (
     AddedNodes,
     AddedPods,
@@ -23,6 +32,7 @@ from batchsched.solver.relaxation.changes import (
 )
 from batchsched.solver.relaxation.explain import GangProblemIsolator, problem_of_refused_gangs
 from batchsched.solver.relaxation.residual import ResidualProblem
+from batchsched.solver.verify import find_solution_faults
 from tests.solver.instances import one_gang, problem_of, problems
 
 BUDGET = SolverBudget(deterministic=5.0)
@@ -66,6 +76,21 @@ def test_placed_pods_are_subtracted_from_nodes_quotas_and_rows():
     assert left.rows[0].right.tolist() == [4]
     assert left.rows[0].gang_coefficients.tolist() == [[0, 4]]
     assert left.gangs.allowed.tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize("solve", [lambda problem: solve_exact(problem, BUDGET, seed=0), solve_greedy])
+def test_pods_of_one_side_of_a_row_keep_the_other_side_out_of_their_domain(solve):
+    sides = np.array([False, True, True])
+    row = ConstraintRow(EVERY_NODE, ints(0, 1, 2), np.ones(3, np.int64), np.full(3, 9), on_second_side=sides)
+    gangs = [{"pods": 4, "demand": [2]}, {"pods": 1, "demand": [4]}, {"pods": 1, "demand": [5]}]
+    problem = problem_of([[4], [4], [1]], gangs, rows=(row,))
+    first = solve(replace(problem, gangs=replace(problem.gangs, allowed=np.array([True, False, False]))))
+    assert first.nodes.tolist() == [0, 1]
+    left = problem_of_refused_gangs(problem, first)
+    roomy = replace(left, nodes=replace(left.nodes, free=np.array([[9], [9], [4]])))
+    solution = solve(roomy)
+    assert solution.nodes.tolist() == [2]
+    assert find_solution_faults(roomy, solution) == ()
 
 
 @pytest.mark.properties
