@@ -27,8 +27,9 @@ from batchsched.solver.problem import (
 from batchsched.solver.verify_trees import (
     find_slice_faults,
     find_subgroup_tree_faults,
+    list_children_by_subgroup,
     mask_gangs_with_trees,
-    subgroup_and_all_below,
+    subgroups_and_all_below,
 )
 from batchsched.solver.victims.victim_problem import VictimProblem, VictimSolution
 
@@ -209,8 +210,13 @@ def _domains(problem: Problem, solution: Solution) -> Iterator[str]:
         yield from _required_domain(
             problem, f"gang {g}", nodes, int(problem.gangs.required[g]), int(problem.gangs.pinned[g])
         )
+    placed_nodes: dict[int, list[int]] = {}
+    for s, node in zip(subs.tolist(), solution.nodes.tolist(), strict=True):
+        placed_nodes.setdefault(s, []).append(node)
+    children = list_children_by_subgroup(problem)
     for s in np.flatnonzero(problem.subgroups.required != NONE).tolist():
-        nodes = solution.nodes[np.isin(subs, subgroup_and_all_below(problem, s))]
+        below = subgroups_and_all_below([s], children)
+        nodes = np.array([node for inner in below for node in placed_nodes.get(inner, ())], np.int32)
         pinned = int(problem.subgroups.pinned[s])
         yield from _required_domain(
             problem, f"subgroup {s}", nodes, int(problem.subgroups.required[s]), pinned

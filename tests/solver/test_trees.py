@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchsched.solver.greedy import solve_greedy
-from batchsched.solver.problem import NONE, Problem, ProblemSubgroups, RunningSlicePodCounts, SolverBudget
+from batchsched.solver.problem import (
+    NONE,
+    Problem,
+    ProblemSubgroups,
+    RunningSlicePodCounts,
+    Solution,
+    SolverBudget,
+)
 from batchsched.solver.stage import solve
 from batchsched.solver.tree_search import find_placement_or_proof
 from batchsched.solver.verify import find_solution_faults
@@ -57,6 +64,31 @@ def test_search_finds_a_placement_or_proves_that_there_is_none(seed, running):
     assert (search.solution is not None) == feasible(problem)
     if search.solution is not None:
         assert find_solution_faults(problem, search.solution) == ()
+
+
+@given(seeds, st.booleans())
+def test_verifier_finds_a_fault_exactly_in_placements_that_break_a_tree(seed, running):
+    rng = np.random.default_rng(seed)
+    problem = random_tree(seed, running=running, nodes=3)
+    if problem.gangs.need[0] == 0:
+        return
+    kinds, nodes = problem.kinds, problem.nodes
+    # Whatever the nodes and filters allow: only the tree decides.
+    problem = replace(
+        problem,
+        kinds=replace(kinds, mask=np.ones_like(kinds.mask)),
+        nodes=replace(nodes, free=np.full_like(nodes.free, 99)),
+    )
+    drawn = [np.bincount(rng.integers(0, 4, k), minlength=4)[:3] for k in problem.classes.count]
+    counts = np.array(drawn).reshape(-1, 3)
+    if rng.random() < 0.7:  # few placements over all nodes keep a tree
+        counts = np.zeros_like(counts)
+        counts[:, rng.integers(0, 3)] = problem.classes.count * (rng.random(len(counts)) < 0.8)
+    classes, on = (index.astype(np.int32) for index in np.nonzero(counts))
+    worth = np.array([counts.sum()], np.float64)
+    solution = Solution(classes, on, counts[classes, on].astype(np.int32), np.ones(1, np.bool_), worth, worth)
+    if counts.any():
+        assert (find_solution_faults(problem, solution) == ()) == legal(problem, counts)
 
 
 COARSE = SolverBudget(exact_variables=0)

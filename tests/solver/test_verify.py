@@ -1,5 +1,6 @@
 """The checker: silent on sound solutions, and it catches each kind of planted fault."""
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -12,10 +13,12 @@ from hypothesis import strategies as st
 from batchsched.solver.exact import solve_exact
 from batchsched.solver.problem import (
     ALL_NODES,
+    NONE,
     UNLIMITED,
     ConstraintRow,
     Cut,
     Problem,
+    ProblemSubgroups,
     Sense,
     Solution,
     SolverBudget,
@@ -382,6 +385,42 @@ def test_the_fault_is_caught_in_a_session_of_plain_gangs(plant: Callable):
     planted = plant(problem, solution)
     assert planted is not None
     assert any(FAULTS[plant] in fault for fault in find_solution_faults(*planted))
+
+
+def test_many_trees_are_verified_in_linear_time():
+    gangs = 2000
+    leaf, none = np.tile([False, True, True], gangs), np.full(3 * gangs, NONE, np.int32)
+    parent = np.repeat(np.arange(0, 3 * gangs, 3), 3)
+    each = {name: np.zeros(gangs, np.int32) for name in ("tier", "rank")}
+    each |= {name: np.full(gangs, -1, np.int32) for name in ("required", "preferred", "pinned")}
+    problem = problem_of(
+        [[2 * gangs]],
+        [{"pods": 1, "demand": [1]}] * (2 * gangs),
+        levels=[[0]],
+        gang=np.repeat(np.arange(gangs, dtype=np.int32), 2),
+        subgroup=np.flatnonzero(leaf).astype(np.int32),
+        need=np.full(gangs, 2, np.int32),
+        fresh=np.ones(gangs, np.bool_),
+        allowed=np.ones(gangs, np.bool_),
+        **each,
+    )
+    problem = replace(
+        problem,
+        subgroups=ProblemSubgroups(
+            gang=np.repeat(np.arange(gangs, dtype=np.int32), 3),
+            need=leaf.astype(np.int32),
+            required=np.zeros(3 * gangs, np.int32),
+            preferred=none,
+            pinned=none,
+            parent=np.where(leaf, parent, NONE).astype(np.int32),
+            slice_level=np.where(leaf, 0, NONE).astype(np.int32),
+            slice_size=leaf.astype(np.int32),
+        ),
+    )
+    solution = solution_of(problem, [(c, 0, 1) for c in range(2 * gangs)], [True] * gangs)
+    started = time.process_time()
+    assert find_solution_faults(problem, solution) == ()
+    assert time.process_time() - started < 2
 
 
 def test_a_solution_without_placements_is_valid():
