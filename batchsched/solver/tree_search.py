@@ -140,7 +140,7 @@ def _improve(model: NodeLevelModel, values: IntArray, budget: CpSatBudget) -> In
     objective[: len(model.classes)] = len(used) + 1
     objective[used] = -1
     most = int(model.problem.classes.count.sum()) * (len(used) + 1)
-    if not flags and int(objective @ values) >= most:
+    if budget.remaining <= 0 or (not flags and int(objective @ values) >= most):
         return values
     answer = budget.maximise(model, objective, budget.remaining, hint=values)
     return values if answer.values is None else answer.values

@@ -5,7 +5,10 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from typing_extensions import override
 
+from batchsched.solver import tree_search
+from batchsched.solver.cpsat import CpSatBudget
 from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.problem import (
     NONE,
@@ -89,6 +92,22 @@ def test_verifier_finds_a_fault_exactly_in_placements_that_break_a_tree(seed, ru
     solution = Solution(classes, on, counts[classes, on].astype(np.int32), np.ones(1, np.bool_), worth, worth)
     if counts.any():
         assert (find_solution_faults(problem, solution) == ()) == legal(problem, counts)
+
+
+def test_search_that_has_spent_its_units_keeps_the_first_placement(monkeypatch):
+    class SpentByOneCall(CpSatBudget):
+        @override
+        def maximise(self, *model, **options):
+            assert self.remaining > 0
+            answer = super().maximise(*model, **options)
+            self.remaining = 0.0
+            return answer
+
+    monkeypatch.setattr(tree_search, "CpSatBudget", SpentByOneCall)
+    problem = sliced_gang(np.full(4, 4), np.arange(4), 2, 2)
+    search = find_placement_or_proof(problem, 1.0, 0)
+    assert search.solution is not None
+    assert find_solution_faults(problem, search.solution) == ()
 
 
 COARSE = SolverBudget(exact_variables=0)
