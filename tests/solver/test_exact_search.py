@@ -47,7 +47,7 @@ def test_more_units_of_the_search_never_give_a_worse_solution():
 
 
 def test_small_session_ends_within_half_a_percent_where_the_exact_model_alone_does_not():
-    problem = to_problem(small(111))
+    problem = to_problem(small(29))
     # The wall clock decides nothing on a busy machine.
     budget = SolverBudget(guard_seconds=1e6)
     alone = solve_exact(problem, budget, 0, solve_greedy(problem))
