@@ -40,7 +40,7 @@ class ReservedVolumes:
 
     def __init__(self, snapshot: Snapshot | None = None) -> None:
         self.claim_of: dict[str, str] = {}
-        """Volume → the claim, `namespace/name`, for which it is assumed."""
+        """Volume → the claim, `namespace/name`, for which it is reserved."""
         self.node_of: dict[str, str] = {}
         """Claim → the node from which its volume will be provisioned."""
         self._snapshot = snapshot or _NO_CLUSTER
@@ -153,8 +153,8 @@ def _identity(pod: Pod) -> tuple[str, str]:
     return pod.key, pod.metadata.uid
 
 
-def _remove_pod(key: str, assumed: dict[str, str], pod_counts: Counter[str]) -> None:
+def _remove_pod(key: str, reserved: dict[str, str], pod_counts: Counter[str]) -> None:
     """Remove one pod from the pods that have reserved a volume or claim; the last one releases it."""
     pod_counts[key] -= 1
     if not pod_counts[key]:
-        del pod_counts[key], assumed[key]
+        del pod_counts[key], reserved[key]
