@@ -126,7 +126,7 @@ def _tier(climb: _Incumbent, tier: int, remaining: int, most: float) -> tuple[fl
     problem, model = climb.model.problem, climb.model
     weights = np.where(problem.gangs.tier[problem.classes.gang] == tier, problem.classes.weight, 0.0)
     most_pods = _most_pods(model)
-    integers, scale, slack = scale_weights_to_integers(weights, most_pods)
+    integers, scale, slack = scale_weights_to_integers(weights, np.where(most_pods > 0, problem.classes.count, 0))
     objective = np.zeros(model.variable_count, np.int64)
     objective[: len(model.classes)] = integers[model.classes]
     # No proof is needed when every pod that fits by itself is placed.

@@ -226,6 +226,8 @@ def _solved(
             answer = _with_planned_gangs(problem, stage, answer, rounds, seed)
     # Before the improvement: a larger budget continues from the same solution.
     with telemetry.stage_span("complete"):
+        if improvable:
+            answer = add_elastic_pods_ejecting_lower_tiers(problem, answer)
         answer = place_gangs_that_greedy_missed(problem, answer, seed)
     # Rows and cuts may link the gangs of a neighbourhood to others.
     if answer.gap > budget.gap and improvable and not answer.guard:

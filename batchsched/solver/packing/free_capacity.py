@@ -237,6 +237,24 @@ class FreeCapacity:
         if sign > 0:
             self.trail.append(entry)
 
+    def apply_trail_entry_if_it_fits(self, entry: TrailEntry) -> bool:
+        """Make the change of a trail entry and record it, unless capacity or a queue limit is missing for it.
+
+        Filter results, cuts and plugin constraints are not checked.
+        """
+        if entry.class_index < 0:
+            fits = self.quotas.allows_one_more_running_gang(entry.gang)
+        else:
+            needs = self.slots.needs[entry.class_index]
+            admitted = self.quotas.count_admitted_pods(entry.gang, needs, entry.pods)
+            fits = admitted == entry.pods and all(
+                bool((self.free[resource][entry.nodes] >= entry.counts * amount).all())
+                for resource, amount in needs
+            )
+        if fits:
+            self.apply_trail_entry(entry)
+        return fits
+
     def checkpoint(self) -> int:
         """Return a number that identifies the present state, so that `roll_back_to` can restore it."""
         return len(self.trail)

@@ -167,6 +167,23 @@ class Packing:
         self.domain_of.update(withdrawn.domains)
         self.domain_of_subgroup.update(withdrawn.inner)
 
+    def reinstate_gang_if_it_fits(self, gang: int, withdrawn: "WithdrawnGangs") -> bool:
+        """Put one gang of several that `withdraw_gangs` has removed back on its nodes, or change nothing.
+
+        Returns:
+          whether its nodes and queues have room for all its pods.
+        """
+        mark = self.checkpoint()
+        for entry in withdrawn.entries:
+            if entry.gang == gang and not self.room.apply_trail_entry_if_it_fits(entry):
+                self.roll_back_to(mark)
+                return False
+        self.taken[gang] = True
+        parts = self._parts_of[gang]
+        self.domain_of.update({g: domain for g, domain in withdrawn.domains.items() if g == gang})
+        self.domain_of_subgroup.update({s: domain for s, domain in withdrawn.inner.items() if s in parts})
+        return True
+
     def _forget(self, gang: int) -> None:
         if self.needs[gang] > 0:
             self.taken[gang] = False

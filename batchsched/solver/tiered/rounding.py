@@ -97,7 +97,27 @@ class EjectingPlacer:
             # No pod was placed since these were removed, so their room is still free.
             for gangs_withdrawn in reversed(withdrawn):
                 packing.reinstate_gangs(gangs_withdrawn)
-        return ejected
+        return ejected + self._place_elastic_pods_before_lower_tiers(gang)
+
+    def _place_elastic_pods_before_lower_tiers(self, gang: int) -> list[int]:
+        """Place elastic pods of a gang as if no gang of a lower tier were placed; return the gangs that lost their room.
+
+        The ejections one by one miss pods that need the room of many gangs, or of gangs on nodes of several kinds.
+        """
+        packing, problem = self._packing, self._packing.problem
+        classes = packing.pod_classes_of_gang(gang).classes
+        tier = problem.gangs.tier
+        lower = np.flatnonzero(packing.taken & (np.array(packing.needs) > 0) & (tier > tier[gang])).tolist()
+        # Gangs that are put back on their nodes are not checked for plugin constraints.
+        if packing.room.rows.rows or not lower or not any(packing.room.waiting[c] for c in classes):
+            return []
+        withdrawn = packing.withdraw_gangs(set(lower))
+        if not packing.place_elastic_pods(gang):
+            packing.reinstate_gangs(withdrawn)
+            return []
+        worth = weights_by_gang(problem)
+        lower.sort(key=lambda g: (tier[g], -worth[g], problem.gangs.rank[g]))
+        return [g for g in lower if not packing.reinstate_gang_if_it_fits(g, withdrawn)]
 
     def _try_place(self, gang: int) -> bool:
         """Place a gang as the greedy would, or class by class with local search; all or nothing."""

@@ -123,10 +123,12 @@ class TierSolver:
         self._scale, self._slack = np.ones(count_tiers(problem)), np.zeros(count_tiers(problem), np.int64)
         of_class = problem.gangs.tier[problem.classes.gang]
         self._max_pods = aggregate.max_pods_by_class()
+        # All pods of a class count, so that the integers depend only on which classes can be placed.
+        counts = np.where(self._max_pods > 0, problem.classes.count, 0)
         for t in range(count_tiers(problem)):
             classes = np.flatnonzero(of_class == t)
             self._weights[classes], self._scale[t], slack = scale_weights_to_integers(
-                problem.classes.weight[classes], self._max_pods[classes]
+                problem.classes.weight[classes], counts[classes]
             )
             self._slack[t] = slack
         self._of_class = of_class
