@@ -14,7 +14,7 @@ import numpy as np
 
 from batchsched.errors import SolverFault
 from batchsched.solver.cpsat import CpSatBudget, linear_relaxation_bound
-from batchsched.solver.linear_model import scale_weights_to_integers
+from batchsched.solver.linear_model import drop_dominating_unplaceable_classes, scale_weights_to_integers
 from batchsched.solver.node_model import NodeLevelModel
 from batchsched.solver.objective import (
     compare_objectives_by_tier,
@@ -126,7 +126,8 @@ def _tier(climb: _Incumbent, tier: int, remaining: int, most: float) -> tuple[fl
     problem, model = climb.model.problem, climb.model
     weights = np.where(problem.gangs.tier[problem.classes.gang] == tier, problem.classes.weight, 0.0)
     most_pods = _most_pods(model)
-    integers, scale, slack = scale_weights_to_integers(weights, np.where(most_pods > 0, problem.classes.count, 0))
+    counts = drop_dominating_unplaceable_classes(weights, problem.classes.count, most_pods)
+    integers, scale, slack = scale_weights_to_integers(weights, counts)
     objective = np.zeros(model.variable_count, np.int64)
     objective[: len(model.classes)] = integers[model.classes]
     # No proof is needed when every pod that fits by itself is placed.

@@ -15,6 +15,8 @@ HIGHEST: Final = 2**62
 """As a row's side: no limit. CP-SAT rejects models in which a sum could reach it."""
 SCALED_TOTAL: Final = 2**50
 """Sum of all weights of one objective after scaling: below 2^53, so that floats represent it exactly."""
+MAX_UNPLACEABLE_SHARE: Final = 1024.0
+"""Pods that cannot be placed may weigh this many times as much as the others: that much precision is left over."""
 _RATIOS: Final = 256
 """Weights that are all multiples of the smallest one ÷ k are scaled exactly for k up to this."""
 
@@ -227,6 +229,25 @@ class LinearModel:
         sums = np.diff(np.concatenate([[0.0], np.cumsum(terms)])[starts])
         if sums.size and sums.max() >= HIGHEST:
             raise SolverFault(f"row {int(np.argmax(sums))} could reach 2^62: scale its coefficients down")
+
+
+def drop_dominating_unplaceable_classes(
+    weights: FloatArray, counts: NDArray[np.integer], max_pods: NDArray[np.integer]
+) -> NDArray[np.integer]:
+    """Return the pod counts [C] by which to scale weights: 0 for classes that cannot be placed and outweigh the others.
+
+    One pod with absurd requests would otherwise make the integers of all other pods 0. Classes of usual weight remain,
+    so that the integers, and the search of CP-SAT with them, do not change with each gang that happens not to fit.
+
+    Args:
+      weights: [C] weight of a pod of each class.
+      counts: [C] pods of each class.
+      max_pods: [C] how many of them can be placed at most.
+    """
+    value, placeable = weights * counts, max_pods > 0
+    if float(value[~placeable].sum()) <= MAX_UNPLACEABLE_SHARE * float(value[placeable].sum()):
+        return counts
+    return np.where(placeable, counts, 0)
 
 
 def scale_weights_to_integers(

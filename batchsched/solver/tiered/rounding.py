@@ -100,7 +100,7 @@ class EjectingPlacer:
         return ejected + self._place_elastic_pods_before_lower_tiers(gang)
 
     def _place_elastic_pods_before_lower_tiers(self, gang: int) -> list[int]:
-        """Place elastic pods of a gang as if no gang of a lower tier were placed; return the gangs that lost their room.
+        """Place elastic pods of a gang as if no gang of a lower tier were placed; return the gangs that gave way.
 
         The ejections one by one miss pods that need the room of many gangs, or of gangs on nodes of several kinds.
         """

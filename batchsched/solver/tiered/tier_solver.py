@@ -13,7 +13,11 @@ from typing import Final
 import numpy as np
 
 from batchsched.solver.cpsat import CpSatAnswer, CpSatBudget
-from batchsched.solver.linear_model import HIGHEST, scale_weights_to_integers
+from batchsched.solver.linear_model import (
+    HIGHEST,
+    drop_dominating_unplaceable_classes,
+    scale_weights_to_integers,
+)
 from batchsched.solver.objective import count_tiers
 from batchsched.solver.problem import NONE, FloatArray, IntArray
 from batchsched.solver.tiered.model import OPEN, TieredModel
@@ -123,14 +127,15 @@ class TierSolver:
         self._scale, self._slack = np.ones(count_tiers(problem)), np.zeros(count_tiers(problem), np.int64)
         of_class = problem.gangs.tier[problem.classes.gang]
         self._max_pods = aggregate.max_pods_by_class()
-        # All pods of a class count, so that the integers depend only on which classes can be placed.
-        counts = np.where(self._max_pods > 0, problem.classes.count, 0)
         for t in range(count_tiers(problem)):
             classes = np.flatnonzero(of_class == t)
-            self._weights[classes], self._scale[t], slack = scale_weights_to_integers(
-                problem.classes.weight[classes], counts[classes]
+            weights = problem.classes.weight[classes]
+            counts = drop_dominating_unplaceable_classes(
+                weights, problem.classes.count[classes], self._max_pods[classes]
             )
-            self._slack[t] = slack
+            self._weights[classes], self._scale[t], self._slack[t] = scale_weights_to_integers(
+                weights, counts
+            )
         self._of_class = of_class
         self._rows: list[int] = []
         self._switches = np.setdiff1d(aggregate.switch[aggregate.cell != NONE], np.append(aggregate.y, OPEN))
