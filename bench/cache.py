@@ -78,7 +78,7 @@ def each(do: Callable[[Any], object], some: Sequence[Any]) -> None:
 def rounds(cache: ClusterState, events: Iterator[Any]) -> tuple[float, float, float]:
     """Return CPU seconds: of one event, of the changes that follow from it, and of a Snapshot after it (median)."""
     some = list(islice(events, BATCH))
-    reader = cache.subscribe()
+    reader = cache.create_change_reader()
     reader.read_changes()
     put = spent(lambda: each(cache.put, some)) / BATCH
     told = spent(reader.read_changes) / BATCH
@@ -120,8 +120,10 @@ def main(arguments: list[str]) -> int:
         print(
             f"{name}: event {put * 1e6:.1f} us, changes {told * 1e6:.1f} us, Snapshot {frozen * 1e3:.2f} ms"
         )
-    keys = [one.key for one in cache.snapshot().pods if not one.node]
-    assumed = spent(lambda: each(partial(cache.assume, node="node-00000", now=0.0), keys)) / max(1, len(keys))
+    keys = [one.key for one in cache.snapshot().pods if not one.node_name]
+    assumed = spent(lambda: each(partial(cache.assume_pod, node="node-00000", now=0.0), keys)) / max(
+        1, len(keys)
+    )
     compared = spent(
         lambda: compare_snapshots(
             cache.snapshot_without_assumptions(),

@@ -160,7 +160,7 @@ def seconds_to_follow(nodes: int, gangs: int) -> tuple[float, float]:
     _put_all(cache, states[0])
     decision = feed.updated_scheduler().decide(NOW, 0)
     for placed in decision.assignments:
-        assert cache.assume(placed.pod_key, placed.node, NOW, placed.pod)
+        assert cache.assume_pod(placed.pod_key, placed.node, NOW, placed.pod)
     feed.updated_scheduler()
     for placed in decision.assignments:
         for assigned in placed.claims:

@@ -157,7 +157,7 @@ def _clusters(nodes: int, gangs: int, seed: int) -> Iterator[tuple[str, Snapshot
     contended = _snapshot(generate(nodes, gangs, seed))
     yield "contended", contended
     yield "uncontended", _snapshot(uncontended(nodes, gangs, seed, pods=4 * gangs))
-    pod = next(pod for pod in contended.pods if not pod.node)
+    pod = next(pod for pod in contended.pods if not pod.node_name)
     gang = gang_identity(pod)
     members = frozenset(pod.key for pod in contended.pods if gang_identity(pod) == gang)
     yield "emptied", snapshot_with_only_pods(contended, members)
@@ -179,7 +179,7 @@ def _measure(cluster: Snapshot, seed: int) -> MeasuredDecision:
 
 
 def _line(name: str, cluster: Snapshot, measured: MeasuredDecision) -> str:
-    pending = [pod for pod in cluster.pods if not pod.node]
+    pending = [pod for pod in cluster.pods if not pod.node_name]
     gangs, bound = len({gang_identity(pod) for pod in pending}), len(cluster.pods) - len(pending)
     solver = measured.decision.solver_work / 1e6
     estimate = estimate_decision_work(cluster) / 1e6 + solver

@@ -145,7 +145,7 @@ def measure(nodes: int, bound: int, gangs: int, seed: int) -> dict[str, float]:
         "peakMiB": _peak_mib(),
         "gap": decision.solver.gap,
         "placed": len(decision.assignments),
-        "pending": sum(1 for pod in there.pods if not pod.node),
+        "pending": sum(1 for pod in there.pods if not pod.node_name),
     }
 
 
@@ -158,7 +158,7 @@ def compare_partitions(nodes: int, bound: int, gangs: int, seed: int, parts: int
     part_of_gang = {group.name: number % parts for number, group in enumerate(there.pod_groups)}
 
     def part_of(pod: Pod) -> int:
-        return part_of_node[pod.node] if pod.node else part_of_gang[pod.labels[POD_GROUP_LABEL]]
+        return part_of_node[pod.node_name] if pod.node_name else part_of_gang[pod.labels[POD_GROUP_LABEL]]
 
     gpus = pods = 0
     for part in range(parts):
@@ -179,7 +179,7 @@ def compare_partitions(nodes: int, bound: int, gangs: int, seed: int, parts: int
 def _gpus_placed(there: Snapshot, gangs: int) -> tuple[int, int]:
     """Return the GPUs and the pods that one session places."""
     decision = Session(there, Profile(session_window=max(gangs, 1))).decide(NOW, 0)
-    gpus = {pod.key: pod_requests(pod).get(GPU, 0) for pod in there.pods if not pod.node}
+    gpus = {pod.key: pod_requests(pod).get(GPU, 0) for pod in there.pods if not pod.node_name}
     return sum(gpus[entry.pod_key] for entry in decision.assignments), len(decision.assignments)
 
 

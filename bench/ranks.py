@@ -102,7 +102,7 @@ class Cluster:
         while self.used.sum() + pods > most:
             name = self._rng.choice(sorted(self._running))
             for pod in self._running.pop(name):
-                self.used[self._index[pod.node]] -= 1
+                self.used[self._index[pod.node_name]] -= 1
 
     def place(self, name: str, pods: int) -> list[int]:
         """Decide about one gang, and return the host of each rank.
@@ -131,7 +131,7 @@ class Cluster:
         host_of = {assignment.pod: assignment.node for assignment in decision.assignments}
         placed = tuple(self._pod(name, rank, host_of[pod.name]) for rank, pod in enumerate(members))
         self._running[name] = placed
-        ranks = [self._index[pod.node] for pod in placed]
+        ranks = [self._index[pod.node_name] for pod in placed]
         np.add.at(self.used, ranks, 1)
         return ranks
 

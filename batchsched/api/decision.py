@@ -235,7 +235,7 @@ class SetAside(DecisionBase, frozen=True):
     message: str
 
     @property
-    def problem(self) -> str:
+    def field_and_message(self) -> str:
         """The invalid field and the message as one text, without the name of the object."""
         return f"{self.field}: {self.message}" if self.field else self.message
 

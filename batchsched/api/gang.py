@@ -24,20 +24,20 @@ def gang_identity(pod: Pod) -> str:
     return f"{namespace}/{name}" if name else f"{SINGLE_POD_PREFIX}{namespace}/{pod.metadata.name}"
 
 
-def is_single_pod(identity: str) -> bool:
+def is_single_pod_identity(identity: str) -> bool:
     """Return whether a gang identity is that of a pod without a PodGroup."""
     # Not by the prefix alone: a namespace may be named `pod`.
     return identity.count("/") == 2
 
 
-def gang_key(identity: str) -> str:
+def gang_key_from_identity(identity: str) -> str:
     """Return the `namespace/name` part of a gang identity, which names a PodGroup or a single pod."""
-    return identity.removeprefix(SINGLE_POD_PREFIX) if is_single_pod(identity) else identity
+    return identity.removeprefix(SINGLE_POD_PREFIX) if is_single_pod_identity(identity) else identity
 
 
 def gang_key_of_pod(pod: Pod) -> str:
     """Return the `namespace/name` of a pod's PodGroup, or of the pod itself if it has no PodGroup."""
-    return gang_key(gang_identity(pod))
+    return gang_key_from_identity(gang_identity(pod))
 
 
 def identities_of_gang_key(key: str) -> tuple[str, str]:

@@ -77,7 +77,7 @@ def owner_title_for_messages(pod: Pod) -> str:
 
     For a pod without a controller, the text is a general description of an owner.
     """
-    owner = pod.metadata.controller
+    owner = pod.metadata.controller_owner
     if owner is None:
         return "the workload that creates the pods"
     return f"{owner.kind} {pod.namespace}/{owner.name}"

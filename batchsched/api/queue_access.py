@@ -26,7 +26,7 @@ DEFAULT_QUEUE_LABEL: Final = "scheduling.batchsched.dev/default-queue"
 """Label of a Namespace: the queue of its gangs that name none."""
 
 
-def stated_queue(pod_group: PodGroup | None, pod: Pod | None) -> str:
+def stated_queue_name(pod_group: PodGroup | None, pod: Pod | None) -> str:
     """Return the queue that a PodGroup names or, for a pod without a PodGroup, the queue in the pod's label.
 
     The result is "" if no queue is named.
@@ -92,6 +92,6 @@ class QueueAccess:
             **((known_namespace.metadata.labels if known_namespace is not None else None) or {}),
         }
 
-    def default_queue(self, namespace: str) -> str:
+    def default_queue_name(self, namespace: str) -> str:
         """Return the default queue of the namespace with this name: the queue of its gangs that name none."""
         return default_queue(self._namespaces.get(namespace))

@@ -26,7 +26,9 @@ def with_template_claims_of_hypothetical_pods(snapshot: Snapshot) -> Snapshot:
     a cluster that lacks a claim waits for it.
     """
     hypothetical_pods = [
-        pod for pod in snapshot.pods if not pod.node and pod.spec.resource_claims and is_hypothetical_pod(pod)
+        pod
+        for pod in snapshot.pods
+        if not pod.node_name and pod.spec.resource_claims and is_hypothetical_pod(pod)
     ]
     existing = (claim.key for claim in snapshot.resource_claims)
     pods, claims = create_claims_from_templates(

@@ -187,14 +187,14 @@ def describe_load(workload: "Workload") -> str:
 def _run_policy(contender: DemoPolicy, workload: "Workload") -> "RunResult":
     """Simulate the day under one policy; on a terminal, with a progress bar."""
     from batchsched.cli.printing import console
-    from batchsched.cli.session import Stopwatch
-    from batchsched.lab.simulation import simulate
+    from batchsched.cli.session import CommandTelemetry
+    from batchsched.lab.simulation import simulate_under_profile
     from batchsched.simulator.run import RunSettings
 
-    stopwatch = Stopwatch()
+    stopwatch = CommandTelemetry()
     try:
         with stopwatch.stage_span("day"):
-            result = simulate(
+            result = simulate_under_profile(
                 workload,
                 contender.profile,
                 RunSettings(contender.name, SEED),
@@ -257,9 +257,9 @@ def trade_off_sentences(outcomes: Sequence["RunOutcome"]) -> tuple[str, ...]:
     Each sentence states what the last policy improves and what it worsens.
     """
     from batchsched.lab.conclusion import trade_off_sentence
-    from batchsched.lab.measures import summarize
+    from batchsched.lab.measures import summarize_run_outcomes
 
-    rows = summarize([(outcome,) for outcome in outcomes])
+    rows = summarize_run_outcomes([(outcome,) for outcome in outcomes])
     *baselines, policy = names = [outcome.policy for outcome in outcomes]
     return tuple(trade_off_sentence(rows, names, baseline, policy) for baseline in baselines)
 

@@ -341,7 +341,7 @@ def _explain_gang(session: "DecidedSession", key: str, turns: "Sequence[PendingG
         position=0 if turn is None else turn.position,
         outlook=outlook,
         kind="Pod" if is_single_pod else "PodGroup",
-        node=pods[0].node if is_single_pod else "",
+        node=pods[0].node_name if is_single_pod else "",
     )
 
 

@@ -17,7 +17,7 @@ from batchsched.cli.terminal import command_line_text
 from batchsched.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from batchsched.cli.session import Stopwatch
+    from batchsched.cli.session import CommandTelemetry
     from batchsched.lab.measures import RunOutcome
     from batchsched.lab.scenario import Scenario
     from batchsched.lab.tuning import TuningResult
@@ -262,10 +262,12 @@ def serve(
 
     `lab run` may still write to the folder: each request shows the runs that are finished at that time.
     """
-    from batchsched.cli.serving import ResultsServerOptions, serve
+    from batchsched.cli.serving import ResultsServerOptions, serve_results_folder
 
     check_lab_installed()
-    serve(folder, ResultsServerOptions(address, port, token_file, tls_cert_file, tls_private_key_file))
+    serve_results_folder(
+        folder, ResultsServerOptions(address, port, token_file, tls_cert_file, tls_private_key_file)
+    )
 
 
 def check_lab_installed() -> None:
@@ -283,7 +285,7 @@ def check_lab_installed() -> None:
 
 def run_sweep(scenario: "Scenario", folder: Path, processes: int, address: str | None) -> None:
     """Execute those runs of a scenario that have no result in the result folder yet."""
-    from batchsched.cli.session import Stopwatch
+    from batchsched.cli.session import CommandTelemetry
     from batchsched.lab.plan import plan_runs
     from batchsched.lab.results import execute_missing_runs, missing_runs, write_run_plan
     from batchsched.lab.workers import open_workers
@@ -295,7 +297,7 @@ def run_sweep(scenario: "Scenario", folder: Path, processes: int, address: str |
         print(f"{folder}: all {len(runs)} runs are finished", file=sys.stderr)
         return
     with (
-        closing(Stopwatch(logs_progress=True)) as stopwatch,
+        closing(CommandTelemetry(logs_progress=True)) as stopwatch,
         open_workers(address, min(processes, missing_count)) as crew,
         stopwatch.stage_span("sweep"),
     ):
@@ -318,7 +320,7 @@ def run_sweep(scenario: "Scenario", folder: Path, processes: int, address: str |
 def run_tuning(scenario: "Scenario", folder: Path, processes: int, address: str | None) -> "TuningResult":
     """Search for the best policy parameters of a scenario, write the report, and return the result of the search."""
     check_lab_installed()
-    from batchsched.cli.session import Stopwatch
+    from batchsched.cli.session import CommandTelemetry
     from batchsched.lab.definitions import reported_run_input_of_scenario
     from batchsched.lab.results import write_atomically
     from batchsched.lab.tuning import TuningResources, tune
@@ -326,7 +328,7 @@ def run_tuning(scenario: "Scenario", folder: Path, processes: int, address: str 
     from batchsched.lab.workers import open_workers
 
     finished = planned = 0
-    with closing(Stopwatch(logs_progress=True)) as stopwatch, open_workers(address, processes) as crew:
+    with closing(CommandTelemetry(logs_progress=True)) as stopwatch, open_workers(address, processes) as crew:
 
         def record_and_show_progress(done: int, total: int) -> None:
             nonlocal finished, planned
@@ -346,7 +348,7 @@ def run_tuning(scenario: "Scenario", folder: Path, processes: int, address: str 
     return result
 
 
-def _print_kept(stopwatch: "Stopwatch", kept: str) -> None:
+def _print_kept(stopwatch: "CommandTelemetry", kept: str) -> None:
     """Print below the progress bar which results of an interrupted command are kept."""
     stopwatch.close()
     print(f"{kept}; run the command again to continue", file=sys.stderr)

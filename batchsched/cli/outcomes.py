@@ -187,9 +187,9 @@ def _mean(values: Sequence[float]) -> float:
 
 def print_simulation_summary(policies: Sequence[Sequence["RunOutcome"]], title: str) -> None:
     """Print the summary of a simulation as a table with measures as rows and policies as columns."""
-    from batchsched.lab.measures import summarize, utilisation_footnote
+    from batchsched.lab.measures import summarize_run_outcomes, utilisation_footnote
 
-    rows = {row.measure.title: row.formatted_means for row in summarize(policies)}
+    rows = {row.measure.title: row.formatted_means for row in summarize_run_outcomes(policies)}
     heads = [runs[0].policy.replace(":", ":\n").replace(",", ",\n") for runs in policies]
     _print_columns(title, heads, rows, rows)
     if any(row.endswith("*") for row in rows):

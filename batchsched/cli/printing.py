@@ -270,7 +270,7 @@ def placements_by_gang(decision: Decision, snapshot: Snapshot) -> dict[str, list
 
     A pod without a PodGroup has its own `namespace/name`.
     """
-    gangs = {pod.key: gang_key_of_pod(pod) for pod in snapshot.pods if not pod.node}
+    gangs = {pod.key: gang_key_of_pod(pod) for pod in snapshot.pods if not pod.node_name}
     placed: dict[str, list[tuple[str, str]]] = {}
     for assignment in decision.assignments:
         gang = gangs.get(assignment.pod_key, assignment.pod_key)

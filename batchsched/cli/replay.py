@@ -35,12 +35,12 @@ def replay(
     is printed, and the differences go to standard error.
     """
     from batchsched.cli.printing import print_data
-    from batchsched.cli.session import Stopwatch
+    from batchsched.cli.session import CommandTelemetry
     from batchsched.record.file import compare_decisions, read_session_file
     from batchsched.session.session import decide
 
     recorded = read_session_file(session)
-    stopwatch = Stopwatch()
+    stopwatch = CommandTelemetry()
     try:
         replayed = decide(
             recorded.snapshot,

@@ -89,7 +89,7 @@ class ResultsServerOptions:
         return self_signed_tls_context(self.address, time.time())
 
 
-def serve(folder: Path, options: ResultsServerOptions) -> None:
+def serve_results_folder(folder: Path, options: ResultsServerOptions) -> None:
     """Serve a folder of the lab's results over HTTP until Ctrl-C or SIGTERM.
 
     Raises:

@@ -28,7 +28,7 @@ from batchsched.cli.session_input import (
     warn_of_ignored_policy,
 )
 from batchsched.config.schema import Profile
-from batchsched.manifests.reader import format_set_aside
+from batchsched.manifests.reader import format_set_aside_object
 from batchsched.ports.external import Telemetry
 from batchsched.record.cluster_files import SessionSettings
 from batchsched.scheduler.cluster_reader import load_offline_cluster, read_snapshot_from_files
@@ -82,7 +82,7 @@ class DecidedSession:
         if self.profile.extenders or self.answers.overdue:
             return self
         decided = DecidedInput(self.snapshot, self.profile, self.now, self.seed, self.decision)
-        with closing(Stopwatch()) as stopwatch:
+        with closing(CommandTelemetry()) as stopwatch:
             budget = ExplanationBudget(MAX_WORK_PER_GANG) if only is not None and len(only) == 1 else None
             decision = explain_refusals(decided, budget, only, stopwatch)
         return replace(self, decision=decision)
@@ -118,13 +118,13 @@ def decide_session_over_files(
         answers = (
             recorded.answers if settings.profile is recorded.profile and not cluster_files.manifests else None
         )
-    with _without_garbage_collection(), closing(Stopwatch()) as stopwatch:
+    with _without_garbage_collection(), closing(CommandTelemetry()) as stopwatch:
         reading = read_snapshot_from_files(cluster_files, settings, stopwatch)
         with name_configuration_in_errors(config, profile_name):
             session = _decide(
                 reading.snapshot, settings, cluster_files.session_seed(seed), stopwatch, answers
             )
-    print_warnings([f"set aside: {format_set_aside(record)}" for record in session.decision.set_aside])
+    print_warnings([f"set aside: {format_set_aside_object(record)}" for record in session.decision.set_aside])
     print_warnings([f"warning: {warning}" for warning in reading.warnings])
     warn_of_ignored_policy(session.snapshot, session.profile, config)
     return session
@@ -185,7 +185,7 @@ def decide_what_if_sessions(
         decide = partial(_decide_live, service, settings, seed or 0)
     before = decide()
     supposed = WhatIfCluster(service, settings.profile.scheduler_name, settings.now, namespace)
-    supposed.add_files(files)
+    supposed.add_objects_from_files(files)
     print_warnings([f"warning: {line}" for line in supposed.warnings])
     warn_of_ignored_policy(before.snapshot, settings.profile, access.config)
     return before, decide(), supposed.added_gang_keys()
@@ -195,13 +195,13 @@ def _decide_live(service: "SchedulerApp", settings: SessionSettings, seed: int) 
     """Decide a session over the objects that were listed from a live cluster."""
     from batchsched.scheduler.live_snapshot import snapshot_of_cluster
 
-    with closing(Stopwatch()) as stopwatch:
+    with closing(CommandTelemetry()) as stopwatch:
         return _decide(snapshot_of_cluster(service), settings, seed, stopwatch)
 
 
 def _decide_offline(cluster: "OfflineCluster", seed: int) -> DecidedSession:
     """Decide a session over a cluster that was read from files."""
-    with closing(Stopwatch()) as stopwatch:
+    with closing(CommandTelemetry()) as stopwatch:
         return _decide(cluster.snapshot(), cluster.settings, seed, stopwatch)
 
 
@@ -209,7 +209,7 @@ def _decide(
     snapshot: Snapshot,
     settings: SessionSettings,
     seed: int,
-    stopwatch: "Stopwatch",
+    stopwatch: "CommandTelemetry",
     recorded: "ExternalAnswers | None" = None,
 ) -> DecidedSession:
     """Decide a session with extenders and plugin deadlines, or with the recorded answers of both."""
@@ -276,7 +276,7 @@ _PROGRESS_LINE_SECONDS = 10.0
 _DIGITS = 6
 
 
-class Stopwatch(Telemetry):
+class CommandTelemetry(Telemetry):
     """A clock that measures how long the stages of a command take, and shows their progress on a terminal.
 
     The time of a nested stage counts for both stages.

@@ -130,7 +130,7 @@ def swf(
         seed,
         session_interval,
     )
-    plan.run(processes, report, output)
+    plan.run_and_print_results(processes, report, output)
 
 
 def philly(
@@ -182,7 +182,7 @@ def philly(
         session_interval,
         ClusterSpec(nodes=nodes, gpus_per_node=gpus_per_node),
     )
-    plan.run(processes, report, output)
+    plan.run_and_print_results(processes, report, output)
 
 
 def generate(
@@ -226,7 +226,7 @@ def generate(
         session_interval,
         ClusterSpec(nodes=nodes, gpus_per_node=gpus_per_node, failures=failures),
     )
-    plan.run(processes, report, output)
+    plan.run_and_print_results(processes, report, output)
 
 
 def manifests(
@@ -261,7 +261,7 @@ def manifests(
     plan = SimulationPlan(
         name, [_workload(name)], policy or (), chosen, {}, seed, session_interval, prepared=prepared
     )
-    plan.run(processes, report, output)
+    plan.run_and_print_results(processes, report, output)
 
 
 def _workload(name: str, **source: Any) -> "WorkloadSpec":
@@ -328,7 +328,7 @@ class SimulationPlan:
     cluster: "ClusterSpec | None" = None
     prepared: "Workload | None" = None
 
-    def run(self, processes: int | None, report: Path | None, output: OutputFormat) -> None:
+    def run_and_print_results(self, processes: int | None, report: Path | None, output: OutputFormat) -> None:
         """Run all workloads under all policies, write the report if a path is given, and print the results.
 
         The report draws only the first workload, because workloads share neither time nor nodes.
@@ -374,12 +374,12 @@ def _outcomes(runs: Sequence["PlannedRun"], drawn: str | None, processes: int) -
       drawn: name of the workload of which outcomes keep placements and series.
       processes: number of parallel processes.
     """
-    from batchsched.cli.session import Stopwatch
+    from batchsched.cli.session import CommandTelemetry
     from batchsched.lab.simulation import map_runs
     from batchsched.lab.workers import open_workers
 
     outcomes: dict[int, RunOutcome] = {}
-    with closing(Stopwatch()) as stopwatch, open_workers(None, min(processes, len(runs))) as pool:
+    with closing(CommandTelemetry()) as stopwatch, open_workers(None, min(processes, len(runs))) as pool:
         for index, outcome in map_runs(partial(_outcome, drawn=drawn), runs, pool):
             outcomes[index] = outcome
             stopwatch.on_progress(len(outcomes), len(runs), "runs")
@@ -390,7 +390,7 @@ def _outcome(run: "PlannedRun", drawn: str | None) -> "RunOutcome":
     from batchsched.lab.simulation import simulate_run
 
     outcome = simulate_run(run)
-    return outcome if run.workload.name == drawn else outcome.without_detail()
+    return outcome if run.workload.name == drawn else outcome.without_placements_and_series()
 
 
 def parse_compared_policies(

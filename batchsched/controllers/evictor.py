@@ -71,7 +71,9 @@ class Evictor:
         self._ended: dict[str, float] = {}
         """Gang → the monotonic time at which its last plan ended; only those that a running session may not know."""
 
-    def apply_decision(self, profile_scheduler: ProfileScheduler, decision: Decision, took: float) -> None:
+    def start_nominations_and_evictions(
+        self, profile_scheduler: ProfileScheduler, decision: Decision, took: float
+    ) -> None:
         """Start to write the nominations of a decision, and to request the evictions of its victims.
 
         This method is a `loop.DecisionCallback`. A plan for a gang is dropped if another plan for the gang is in
@@ -119,7 +121,7 @@ class Evictor:
 
     def _waiting(self, key: str) -> Pod | None:
         pod: Pod | None = self._cache.get(PODS, key)
-        return None if pod is None or pod.node else pod
+        return None if pod is None or pod.node_name else pod
 
     def _victim(self, eviction: Eviction) -> Pod | None:
         """Return the pod that is to be evicted; None if it is already terminating."""
@@ -195,7 +197,7 @@ class Evictor:
         self._leaving.add(pod.metadata.uid)
         evicted = await self._request(profile_scheduler, eviction, pod, dry_run=False)
         if evicted:
-            reason = f"{eviction.reason} by {eviction.for_} on node {pod.node}"
+            reason = f"{eviction.reason} by {eviction.for_} on node {pod.node_name}"
             self._on_evicted(pod, eviction.reason, reason)
         else:
             self._leaving.discard(pod.metadata.uid)

@@ -121,7 +121,7 @@ def _forecast_in_thread(
     chooser: PolicyChooser, frozen: ForecastInput, pacer: "_Pacer"
 ) -> dict[str, Forecast]:
     pacer.start_cpu_clock()
-    return chooser.forecast_all(frozen, pacer.sleep_to_cpu_share)
+    return chooser.forecast_all_candidates(frozen, pacer.sleep_to_cpu_share)
 
 
 class _Pacer:

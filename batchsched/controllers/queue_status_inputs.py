@@ -12,7 +12,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.core.requests import pod_requests
 from batchsched.api.crd.queue import Queue
 from batchsched.api.crd.validation import excluded_queue_reasons
-from batchsched.api.gang import gang_key, gang_namespace
+from batchsched.api.gang import gang_key_from_identity, gang_namespace
 from batchsched.api.priority import PriorityTable
 from batchsched.config.schema import PolicySettings, Profile
 from batchsched.controllers.desired_status import QueueStatusInput
@@ -99,7 +99,8 @@ def _columns(state: ClusterState, pending: Sequence[GangPods]) -> GangColumns:
     ]
     estimates = [None if gang.group is None else gang.group.spec.expected_runtime_seconds for gang in pending]
     seniority = [
-        (time, gang_key(gang.identity), gang.identity) for time, gang in zip(created, pending, strict=True)
+        (time, gang_key_from_identity(gang.identity), gang.identity)
+        for time, gang in zip(created, pending, strict=True)
     ]
     arrival = np.empty(len(pending), np.int64)
     arrival[sorted(range(len(pending)), key=seniority.__getitem__)] = np.arange(len(pending))

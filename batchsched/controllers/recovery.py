@@ -31,7 +31,7 @@ from batchsched.api.decision import Decision
 from batchsched.api.external.conversion import scheduling_group_key, with_gang_labels
 from batchsched.api.external.kubernetes import COMPOSITE_CONDITION, UPSTREAM_CONDITIONS
 from batchsched.api.external.pod_group import external_api_version_and_uid, is_converted_from_external
-from batchsched.api.gang import gang_identity, identities_of_gang_key, is_single_pod
+from batchsched.api.gang import gang_identity, identities_of_gang_key, is_single_pod_identity
 from batchsched.controllers.evictor import Evicted, do_nothing_on_eviction
 from batchsched.errors import ApiError, BatchschedError
 from batchsched.kube.claim_writer import ResourceClaimWriter
@@ -40,7 +40,7 @@ from batchsched.kube.writer import Writer
 from batchsched.ports.claims import ExtendedResourceClaimRelease, ResourceClaimRelease
 from batchsched.ports.cluster import Clock
 from batchsched.state.cluster_state import POD_GROUPS, PODS, AssumedPod, ClusterState
-from batchsched.state.podgroup_state import GangPods, count_missing_pods
+from batchsched.state.podgroup_state import GangPods, count_pods_missing_for_minimum
 
 _LOG: Final = logging.getLogger(__name__)
 _NOT_FOUND: Final = 404
@@ -135,7 +135,7 @@ class StaleGangController:
         self._busy = busy
         self._clock = clock
         self._on_evicted = on_evicted
-        self._changed_gangs = cache.gangs.subscribe()
+        self._changed_gangs = cache.gangs.create_changed_gangs_reader()
         self._first_turn = True
         self._doubtful: set[str] = set()
         """Gangs with bindings in flight, to be checked again: their pods count as placed until a binding fails."""
@@ -206,7 +206,9 @@ class StaleGangController:
         """Return the gangs that may have become, or ceased to be, partially bound."""
         no_longer_busy = {identity for identity in self._doubtful if not self._busy(identity)}
         changed = {
-            identity for identity in self._changed_gangs.read_changed_gangs() if not is_single_pod(identity)
+            identity
+            for identity in self._changed_gangs.read_changed_gangs()
+            if not is_single_pod_identity(identity)
         }
         return changed | no_longer_busy
 
@@ -227,7 +229,7 @@ class StaleGangController:
         placed = self._placed(gang)
         if gang is None or group is None or not placed:
             self._forget(identity)
-        elif count_missing_pods(group, placed):
+        elif count_pods_missing_for_minimum(group, placed):
             self._set_rollback_time(gang, group, now, first_turn=first_turn)
         elif self._busy(identity):
             # Its pods are assumed, so they count as placed; a bind may still fail.
@@ -283,9 +285,9 @@ class StaleGangController:
         group = gang.group if gang is not None else None
         try:
             pods = await self._pods(identity, group)
-            placed = [pod for pod in pods if pod.node and not pod.terminating]
+            placed = [pod for pod in pods if pod.node_name and not pod.terminating]
             # Finished pods count here: a gang that had its minimum once is not rolled back.
-            if group is None or not placed or not count_missing_pods(group, placed):
+            if group is None or not placed or not count_pods_missing_for_minimum(group, placed):
                 self.leaving.discard(identity)
                 self._rollback_times.pop(identity, None)
                 if placed:
@@ -346,7 +348,9 @@ class RefusedGangClaimController:
         self._is_binding = is_binding
         self._running: dict[str, asyncio.Task[None]] = {}
 
-    def apply_decision(self, _scheduler: object, decision: Decision, _seconds: float) -> None:
+    def release_claims_of_refused_gangs(
+        self, _scheduler: object, decision: Decision, _seconds: float
+    ) -> None:
         """Start to release the ResourceClaims of all gangs that a decision refused."""
         if not self._cache.count_objects(CLAIMS):
             return
@@ -390,7 +394,7 @@ class RefusedGangClaimController:
             allocation=claim.status.allocation if _is_held_by(claim, consumers, holders) else None,
         )
         if release.consumer_uids or release.allocation is not None:
-            self._start(claim, self._writer.release_claim(release, is_still_unused))
+            self._start(claim, self._writer.release_resource_claim(release, is_still_unused))
 
     def _waiting_pod_groups(self, claim: ResourceClaim, pods: Iterable[Pod]) -> frozenset[str]:
         """Return the UIDs of PodGroups of the pods that hold a claim while none of their pods is bound.
@@ -446,7 +450,7 @@ def _is_held_by(claim: ResourceClaim, consumers: frozenset[str], holders: frozen
 
     An administrator or another scheduler may have allocated a claim that users created and that nothing reserves.
     """
-    controller = claim.metadata.controller
+    controller = claim.metadata.controller_owner
     return consumers <= holders if consumers else controller is not None and controller.uid in holders
 
 

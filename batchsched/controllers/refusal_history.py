@@ -82,7 +82,7 @@ class GangStatusRecord:
         # A negative age means that the clock was set back; waiting for it could take hours.
         return not 0 <= age < keep_seconds
 
-    def publish(self, nodes: int, now: float) -> None:
+    def publish_newest_refusal(self, nodes: int, now: float) -> None:
         """Publish the newest refusal of the gang: set the message that its pods and its PodGroup show."""
         assert self.latest is not None
         if self.refusal is None or now - self.since >= 2 * MAX_KEEP_SECONDS:
@@ -99,7 +99,7 @@ class GangStatusRecord:
         return refused
 
 
-class RefusalHistory:
+class GangStatusRecords:
     """The status records of gangs that were refused or wait at Permit, by `namespace/name` of the gang."""
 
     def __init__(self) -> None:
@@ -187,7 +187,7 @@ class RefusalHistory:
     def _publish(self, keys: Collection[str], nodes: int, now: float) -> set[str]:
         due = {key for key in keys if self._records[key].may_publish_newest_refusal(now)}
         for key in due:
-            self._records[key].publish(nodes, now)
+            self._records[key].publish_newest_refusal(nodes, now)
         return due
 
     def _held(self, decision: Decision, profile: str) -> set[str]:

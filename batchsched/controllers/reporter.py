@@ -9,7 +9,7 @@ from typing import Any, Final
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision, refusal_text
 from batchsched.api.external.pod_group import is_converted_from_external
-from batchsched.api.gang import gang_key
+from batchsched.api.gang import gang_key_from_identity
 from batchsched.config.schema import Profile
 from batchsched.controllers.event_recorder import (
     EventObjectReference,
@@ -19,7 +19,7 @@ from batchsched.controllers.event_recorder import (
     object_reference,
 )
 from batchsched.controllers.queue_status_inputs import RemainingQueueLimits
-from batchsched.controllers.refusal_history import SURPLUS_REASONS, RefusalHistory
+from batchsched.controllers.refusal_history import SURPLUS_REASONS, GangStatusRecords
 from batchsched.controllers.scheduler_names import SchedulerNameLeases
 from batchsched.controllers.set_aside_events import SetAsideEventReporter
 from batchsched.controllers.status_controller import StatusController
@@ -65,7 +65,7 @@ class Reporter:
         name = profile.scheduler_name
         self._cache = cache
         self._clock = clock
-        self._refusals = RefusalHistory()
+        self._refusals = GangStatusRecords()
         self._remaining_limits = RemainingQueueLimits(cache)
         self._task: asyncio.Task[None] | None = None
         self._resting = False
@@ -78,7 +78,7 @@ class Reporter:
             cache, self._refusals, writer, self.recorder, write_delay, clock, profile
         )
 
-    def reconfigure(self, profile: Profile) -> None:
+    def use_reloaded_profile(self, profile: Profile) -> None:
         """Use the given profile, the first one of a reloaded configuration, for later status updates."""
         self.status.profile = profile
 
@@ -130,7 +130,9 @@ class Reporter:
         This method is a `loop.DecisionCallback`.
         """
         held = {waiting_gang.pod_group for waiting_gang in decision.waiting}
-        present = {gang_key(entity.identity): entity for entity in profile_scheduler.taking_part}
+        present = {
+            gang_key_from_identity(entity.identity): entity for entity in profile_scheduler.taking_part
+        }
         surplus = self._full_queues(
             {key: entity for key, entity in present.items() if key not in held and self._surplus(entity)}
         )

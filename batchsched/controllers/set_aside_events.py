@@ -60,7 +60,7 @@ class SetAsideEventReporter:
         before, self._reported = self._reported, {}
         for reflector in self._reflectors:
             for key, item in reflector.set_aside_objects.items():
-                address, problem = (reflector.resource.full_name, key), (item.uid, item.why.problem)
+                address, problem = (reflector.resource.full_name, key), (item.uid, item.why.field_and_message)
                 problems = self._reported.setdefault(address, set())
                 if item.name and problem not in problems and problem not in before.get(address, ()):
                     self._report_object(reflector.resource, item)
@@ -70,7 +70,7 @@ class SetAsideEventReporter:
         count = self._counts[item.namespace] = self._counts[item.namespace] + 1
         if count > MAX_EVENTS_PER_NAMESPACE:
             return
-        note = f"batchsched ignores this object until it is corrected: {item.why.problem}"
+        note = f"batchsched ignores this object until it is corrected: {item.why.field_and_message}"
         if count == MAX_EVENTS_PER_NAMESPACE:
             subject = f"objects of namespace {item.namespace}" if item.namespace else "cluster-scoped objects"
             note = f"further {subject} are not reported for {PERIOD_SECONDS / 60:g} minutes; {note}"

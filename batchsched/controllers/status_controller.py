@@ -19,14 +19,14 @@ from batchsched.api.crd.base import API_VERSION
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.external.kubernetes import UPSTREAM_CONDITIONS
 from batchsched.api.external.pod_group import external_api_version_and_uid, is_converted_from_external
-from batchsched.api.gang import gang_key, gang_key_of_pod, identities_of_gang_key
+from batchsched.api.gang import gang_key_from_identity, gang_key_of_pod, identities_of_gang_key
 from batchsched.api.priority import PriorityTable
 from batchsched.config.schema import Profile
 from batchsched.controllers import desired_status as status
 from batchsched.controllers.event_recorder import EventRecorder, PendingEvent, WriteDelay, object_reference
 from batchsched.controllers.protection_limits import protection_limited_reasons_by_gang
 from batchsched.controllers.queue_status_inputs import queue_positions, queue_status_inputs
-from batchsched.controllers.refusal_history import RefusalHistory
+from batchsched.controllers.refusal_history import GangStatusRecords
 from batchsched.controllers.workload_status import changed_conditions
 from batchsched.errors import ApiError, BatchschedError, IllegalStateChange, Unreachable
 from batchsched.kube.connection import (
@@ -83,7 +83,7 @@ class StatusController:
     def __init__(  # noqa: PLR0913 - the one place where all that a status is made of comes together
         self,
         cache: ClusterState,
-        refusals: RefusalHistory,
+        refusals: GangStatusRecords,
         writer: Writer,
         recorder: EventRecorder,
         write_delay: WriteDelay,
@@ -98,7 +98,7 @@ class StatusController:
         self._recorder = recorder
         self._write_delay = write_delay
         self._clock = clock
-        self._changed_gangs = cache.gangs.subscribe()
+        self._changed_gangs = cache.gangs.create_changed_gangs_reader()
         self._turn = asyncio.Lock()
         self._queued: dict[ObjectKey, None] = {}
         self._queued_pods: dict[ObjectKey, None] = {}
@@ -181,7 +181,7 @@ class StatusController:
 
     def _queue_changes(self) -> None:
         self.request_status_updates(
-            {gang_key(identity) for identity in self._changed_gangs.read_changed_gangs()}
+            {gang_key_from_identity(identity) for identity in self._changed_gangs.read_changed_gangs()}
         )
         self._queue_foreign_statuses()
         monotonic = self._clock.monotonic()
@@ -424,7 +424,7 @@ class StatusController:
     def _pod(self, place: ObjectWithUid, pod: Pod, now: float) -> "StatusChange | None":
         record = self._refusals.status_record_of(gang_key_of_pod(pod))
         condition = record.pod_scheduled_condition_reason, record.message
-        if not record.message or pod.node or pod.terminating or self._written.get(place) == condition:
+        if not record.message or pod.node_name or pod.terminating or self._written.get(place) == condition:
             return None
         if pod.spec.scheduling_gates:  # the API server writes this condition itself
             return None

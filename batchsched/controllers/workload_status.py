@@ -64,8 +64,11 @@ def has_minimum_placed(group: TreeGroup, placed: Mapping[str, int], children: Ch
       children: finds the groups below a CompositePodGroup.
     """
     if not group.is_composite:
-        return placed.get(group.subgroup, 0) >= group.minimum
-    return sum(has_minimum_placed(child, placed, children) for child in children(group.key)) >= group.minimum
+        return placed.get(group.converted_subgroup_name, 0) >= group.minimum_pod_or_group_count
+    return (
+        sum(has_minimum_placed(child, placed, children) for child in children(group.key))
+        >= group.minimum_pod_or_group_count
+    )
 
 
 @dataclass(frozen=True, slots=True)

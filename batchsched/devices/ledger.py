@@ -139,7 +139,7 @@ class DeviceLedger:
             if claim.status.allocation is not None:
                 self._count(claim.status.allocation, 1)
         for reservation in reserved:
-            self.reserve(reservation.pod, reservation.devices)
+            self.reserve_devices(reservation.pod, reservation.devices)
 
     def use_of(self, device: DeviceKey) -> DeviceUse:
         """Return the current use of a device."""
@@ -180,7 +180,7 @@ class DeviceLedger:
         )
         return msgspec.structs.replace(devices, allocations=open_allocations)
 
-    def has_reservation_for_any_pod(self, pods: Iterable[Pod]) -> bool:
+    def has_reserved_devices_for_any_pod(self, pods: Iterable[Pod]) -> bool:
         """Return whether devices are reserved for at least one of the given pods."""
         return bool(self._by_pod) and any(
             self.devices_reserved_for_pod(pod.key, pod.metadata.uid) is not None for pod in pods
@@ -196,7 +196,7 @@ class DeviceLedger:
             devices = self.devices_reserved_for_pod(pod.key, pod.metadata.uid)
             if devices is not None:
                 excerpt.claims.update({key: self.claims[key] for key in devices.claims if key in self.claims})
-                excerpt.reserve(pod.key, devices)
+                excerpt.reserve_devices(pod.key, devices)
         return excerpt
 
     @property
@@ -229,7 +229,7 @@ class DeviceLedger:
             self._pods_of_claim[claim].discard(pod)
             self._pods_of_claim[claim].add(holder)
 
-    def reserve(self, pod: str, devices: PodDevices) -> None:
+    def reserve_devices(self, pod: str, devices: PodDevices) -> None:
         """Reserve devices for the pod `namespace/name`; they count as used from now on."""
         self._keep_apart(pod, devices.uid)
         self._by_pod[pod] = devices
@@ -385,7 +385,7 @@ class DeviceLedger:
         devices = self._withdrawn.pop(pod.key, None)
         if devices is not None:
             self._reinstate_claims(devices.claims)
-            self.reserve(pod.key, devices)
+            self.reserve_devices(pod.key, devices)
 
     def simulate_deletion_of_pod_uid(self, uid: str) -> None:
         """Count devices as free if their ResourceClaims are reserved only for the pod with this UID."""
@@ -504,7 +504,7 @@ class DeviceLedger:
         """
         for pod, devices in before._own_reservations():
             if self._is_needed(pod, devices, is_reserved, is_bound):
-                self.reserve(pod, devices)
+                self.reserve_devices(pod, devices)
 
     def copy_devices_reserved_by_other_profiles(
         self,
@@ -532,7 +532,7 @@ class DeviceLedger:
                 self.release_reserved_devices(pod)
         for pod, devices in reserved.items():
             if before.get(pod) is not devices:
-                self.reserve(pod, devices)
+                self.reserve_devices(pod, devices)
 
     def _own_reservations(self) -> Iterator[tuple[str, PodDevices]]:
         return (

@@ -64,7 +64,7 @@ class CandidateSet:
         """Subgroups of other gangs with all pods in one domain of a node label: number of the subgroup → label."""
         self._partition_numbers: dict[bytes, int] = {}
 
-    def for_gangs(self, gangs: Set[int]) -> "CandidateSet":
+    def restricted_to_gangs(self, gangs: Set[int]) -> "CandidateSet":
         """Return a copy of the candidate set that contains only the pending pods of the given gangs.
 
         Both sets share the registered partitions.
@@ -150,7 +150,7 @@ class ConstraintDomains:
     codes: IndexArray
 
     @classmethod
-    def from_nodes(cls, batch: CandidateSet, codes: IndexArray) -> "ConstraintDomains":
+    def from_domain_numbers(cls, batch: CandidateSet, codes: IndexArray) -> "ConstraintDomains":
         """Create the topology domains for linear constraints from the domain number of each node.
 
         `codes` [N] has these numbers, -1 for a node without a domain.

@@ -223,7 +223,7 @@ class ExtenderChain:
         """The number of extenders."""
         return len(self._extenders)
 
-    def begin_session(self) -> None:
+    def forget_extender_failures(self) -> None:
         """Forget which extenders failed in the last session, so that the new session calls all extenders again."""
         self._failed.clear()
         self.ignored.clear()
@@ -343,7 +343,7 @@ class ExtenderChain:
             if not extender.bind_verb or not _manages(extender, pod):
                 continue
             question = encode_binding_args(pod, node)
-            reply = await self._port.send_bind(_endpoint(extender), extender.bind_verb, question)
+            reply = await self._port.send_bind_request(_endpoint(extender), extender.bind_verb, question)
             problem = reply.fault or _binding_problem(reply.body)
             if problem and not extender.ignorable:
                 raise ExtenderError(extender.url_prefix, "Bind", problem)
@@ -358,7 +358,7 @@ class ExtenderChain:
         if self._failed.get(url, 0) >= MAX_FAILURES:
             self._fail(extender, point, f"is asked no more in this session: it failed {MAX_FAILURES} times")
             return None
-        reply = self._port.send(_endpoint(extender), verb, question)
+        reply = self._port.send_request(_endpoint(extender), verb, question)
         problem = reply.fault
         if not problem:
             try:

@@ -374,7 +374,7 @@ class PreemptionHandle:
         objects and requests.
         """
         together: Sequence[int] = ()
-        if self.pipeline.filters_read_only_nodes_and_requests(self.scan.state):
+        if self.pipeline.filters_need_only_nodes_and_requests(self.scan.state):
             waited_for = {
                 node for node in self.nominations.pods if self.nominations.competing_pods(self.pod, node)
             }
@@ -398,7 +398,7 @@ class PreemptionHandle:
         return None if node is None else self.potential_victims(node)
 
 
-def apply_nominations_and_extenders(
+def restrict_by_nominations_and_extenders(
     handle: PreemptionHandle,
     extend: Callable[[FilterResult], FilterResult],
     allowed: BoolArray | None = None,

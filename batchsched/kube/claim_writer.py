@@ -72,7 +72,7 @@ class ResourceClaimWriter:
         self._find_claim = find_claim
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def reserve_claim(self, reservation: ResourceClaimReservation) -> None:
+    async def reserve_resource_claim(self, reservation: ResourceClaimReservation) -> None:
         """Reserve a ResourceClaim for a pod or its PodGroup, and write its allocation if it has none yet.
 
         Raises:
@@ -120,7 +120,7 @@ class ResourceClaimWriter:
             lambda: self._try_to_delete(deletion, is_wanted),
         )
 
-    async def release_claim(
+    async def release_resource_claim(
         self, release: ResourceClaimRelease, is_wanted: Callable[[], bool] = claim_release_is_always_needed
     ) -> None:
         """Remove consumers from a ResourceClaim's `status.reservedFor`, and free its devices if it has no other one.
@@ -140,7 +140,7 @@ class ResourceClaimWriter:
             lambda: self._try_to_release(release, is_wanted),
         )
 
-    async def wait_for_devices(self, claims: Sequence[str], timeout_seconds: float) -> bool:
+    async def wait_for_prepared_devices(self, claims: Sequence[str], timeout_seconds: float) -> bool:
         """Wait until drivers have prepared the devices of ResourceClaims; return whether this succeeded.
 
         Return False if the preparation fails or exceeds the timeout, or if a claim is deleted.

@@ -182,9 +182,9 @@ class Connection:
         return made
 
     @property
-    def namespace(self) -> str:
+    def own_pod_namespace(self) -> str:
         """The namespace of the pod in which this process runs, "default" outside a cluster."""
-        return self._credentials.namespace
+        return self._credentials.own_pod_namespace
 
     async def request(
         self,
@@ -307,7 +307,7 @@ class Connection:
 
     async def _load(self, *, renew: bool) -> None:
         # In a thread, because an exec plugin is a program that may take seconds.
-        self._identity = await asyncio.to_thread(self._credentials.load, renew=renew)
+        self._identity = await asyncio.to_thread(self._credentials.load_client_config, renew=renew)
 
     async def _renew(self, used: ClientConfig | None) -> bool:
         """Replace credentials that the server rejected; return whether others exist.

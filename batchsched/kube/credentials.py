@@ -66,7 +66,7 @@ class CredentialsReader:
         self._lock = threading.Lock()
 
     @property
-    def namespace(self) -> str:
+    def own_pod_namespace(self) -> str:
         """The namespace of the pod in which this process runs, "default" outside a cluster."""
         file = _SERVICE_ACCOUNT / "namespace"
         return file.read_text().strip() if self._in_cluster and file.exists() else "default"
@@ -79,14 +79,14 @@ class CredentialsReader:
           CommandError: the configuration cannot be used.
         """
         if self._in_cluster:
-            return self.namespace
+            return self.own_pod_namespace
         try:
             context = self._chosen(self._parsed_files())
         except _UNUSABLE as error:
             raise self._unusable(error) from error
         return str(context.get("namespace") or "default")
 
-    def load(self, *, renew: bool = False) -> ClientConfig:
+    def load_client_config(self, *, renew: bool = False) -> ClientConfig:
         """Return the current URL and credentials of the API server. With `renew`, an exec plugin runs again.
 
         Raises:

@@ -37,7 +37,7 @@ class HttpExtenderClient(Extenders):
         self._lock = Lock()
 
     @override
-    def send(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
+    def send_request(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
         if not endpoint.url.startswith(("http://", "https://")):
             return ExtenderReply(
                 fault=f"cannot be reached: {endpoint.url!r} begins with neither http:// nor https://"
@@ -53,8 +53,10 @@ class HttpExtenderClient(Extenders):
             return ExtenderReply(fault=f"cannot be reached: {_cause(error)}")
 
     @override
-    async def send_bind(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
-        return await asyncio.to_thread(self.send, endpoint, verb, question)
+    async def send_bind_request(
+        self, endpoint: ExtenderEndpoint, verb: str, question: bytes
+    ) -> ExtenderReply:
+        return await asyncio.to_thread(self.send_request, endpoint, verb, question)
 
     def _post(self, endpoint: ExtenderEndpoint, verb: str, question: bytes, until: float) -> ExtenderReply:
         response = self._pool(endpoint).request(

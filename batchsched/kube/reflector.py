@@ -242,7 +242,7 @@ class Reflector:
 
         For an optional kind, return at once as well, because sessions need not wait for it.
         """
-        if self._must_list and self.is_required and not self.forbidden:
+        if self._must_list and self.is_required_for_sessions and not self.forbidden:
             await self.wait_until_up_to_date()
 
     def request_relist(self) -> None:
@@ -276,7 +276,7 @@ class Reflector:
             await self._caught_up.wait()
 
     @property
-    def is_required(self) -> bool:
+    def is_required_for_sessions(self) -> bool:
         """Whether sessions must wait until the collection has been listed once."""
         return not self._terms.without
 
@@ -330,7 +330,7 @@ class Reflector:
             self._terms.without
             or ("the known objects are used" if self.synced.is_set() else "nothing is scheduled"),
         )
-        if not self.is_required:
+        if not self.is_required_for_sessions:
             self.synced.set()
 
     def _allowed(self) -> None:
@@ -458,7 +458,7 @@ class Reflector:
         self.events += event.type != "BOOKMARK"
         self._version = version or self._version
 
-    def handle_json(self, raw: bytes) -> None:
+    def add_or_update_from_json(self, raw: bytes) -> None:
         """Add or update an object in the handler from JSON that another component has read from the API server."""
         self._deliver(self._handler.on_add_or_update, raw)
 

@@ -321,7 +321,7 @@ class ApiBinder:
         self, writer: Writer, claims: ResourceClaimBinder, volume_claims: VolumeClaims, poll: float = 0.5
     ) -> None:
         self._writer = writer
-        self.claim_binder = claims
+        self.resource_claim_binder = claims
         self._volume_claims = volume_claims
         self._poll = poll
 
@@ -381,7 +381,7 @@ class ApiBinder:
         # Otherwise, a late watch would look like a provisioner that removes the selected node.
         self._volume_claims.handle_claim(raw)
 
-    async def wait_for_bound_claims(
+    async def wait_for_bound_volume_claims(
         self,
         claims: Sequence[str],
         timeout_seconds: float,

@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from batchsched.api.crd.base import parse_amounts
+from batchsched.api.crd.base import parse_quantities_in_base_units
 from batchsched.api.crd.queue import Queue
 from batchsched.lab.run_columns import Floats
 from batchsched.simulator.result import RunResult
@@ -30,7 +30,7 @@ _OWN: Final = "/"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Fairness:
+class QueueShareSeries:
     """The usage, the requests and the fair shares of Q queues at T times, as fractions of the capacity.
 
     A value is valid until the following time.
@@ -70,7 +70,9 @@ class Fairness:
         return np.where(squares > _EPSILON, index, 1.0)
 
 
-def measure_queue_shares(result: RunResult, queues: Sequence[Queue], resource: str | None = None) -> Fairness:
+def measure_queue_shares(
+    result: RunResult, queues: Sequence[Queue], resource: str | None = None
+) -> QueueShareSeries:
     """Return the usage and the fair share of each queue over the time of a run, for one resource.
 
     Args:
@@ -84,7 +86,7 @@ def measure_queue_shares(result: RunResult, queues: Sequence[Queue], resource: s
     times = np.array(sorted(set(series.times)), dtype=np.float64)
     if chosen not in series.resources or not names:
         nothing = np.zeros((len(times), len(names)))
-        return Fairness(chosen, names, times, nothing, nothing, nothing)
+        return QueueShareSeries(chosen, names, times, nothing, nothing, nothing)
     resource_index = series.resources.index(chosen)
     rows = np.searchsorted(times, series.times)
     columns = np.searchsorted(names, series.queues)
@@ -97,7 +99,7 @@ def measure_queue_shares(result: RunResult, queues: Sequence[Queue], resource: s
     capacity = _capacity(result, chosen, times)
     fair = _Tree(queues, names, chosen).fair_shares(demand, capacity)
     scale = np.maximum(capacity, 1.0)[:, None]
-    return Fairness(chosen, names, times, held / scale, demand / scale, fair / scale)
+    return QueueShareSeries(chosen, names, times, held / scale, demand / scale, fair / scale)
 
 
 def _most_wanted(result: RunResult) -> str:
@@ -218,7 +220,9 @@ class _Tree:
         amounts = np.full(len(self._rows), default)
         for row, name in enumerate(self._rows):
             if name in self._specs:
-                amounts[row] = parse_amounts(getattr(self._specs[name], field)).get(self._resource, default)
+                amounts[row] = parse_quantities_in_base_units(getattr(self._specs[name], field)).get(
+                    self._resource, default
+                )
         return amounts
 
     def _parent(self, name: str) -> str:

@@ -26,7 +26,7 @@ from batchsched.lab.figure import (
     time_unit,
 )
 from batchsched.lab.run_columns import GPUS, PODS, RunColumns, time_axis_end
-from batchsched.lab.timelines import OTHER_QUEUES, partial_view_text, queue_legend_names
+from batchsched.lab.timelines import OTHER_QUEUES, queue_legend_names, shown_period_sentence
 from batchsched.simulator.result import GangRecord
 
 MAX_NODES = 48
@@ -126,7 +126,7 @@ class _Lanes:
 
     free_at: list[float] = field(default_factory=list)
 
-    def occupy(self, among: range, units: int, start: float, end: float) -> list[int]:
+    def choose_and_occupy_lanes(self, among: range, units: int, start: float, end: float) -> list[int]:
         """Choose lanes of a node for a gang, adjacent ones if possible, and occupy them until `end`."""
         free = [lane for lane in among if self.free_at[lane] <= start + 1e-6]
         chosen = next(
@@ -207,7 +207,7 @@ def lay_out_bars(run: RunColumns, drawn: ChartNodes) -> list[_Bar]:
         for name, units in record.placements:
             node = drawn.lanes.get(name)
             if node is not None and units:
-                taken += lanes.occupy(
+                taken += lanes.choose_and_occupy_lanes(
                     node.usable_lanes(record), node.needed_lane_count(record, units), start, end
                 )
         bars += [_Bar(gang, stretch[0], len(stretch), start, end) for stretch in _stretches(sorted(taken))]
@@ -369,7 +369,7 @@ def _caption(drawn: ChartNodes, until: float, end: float) -> str:
         text += " The height of a bar is the gang's share of the most pods that the node held."
     if len(drawn.names) < drawn.node_count:
         text += f" The first {len(drawn.names)} of {drawn.node_count:,} nodes are drawn."
-    return f"{text} {partial_view_text(until, end)}" if until < end else text
+    return f"{text} {shown_period_sentence(until, end)}" if until < end else text
 
 
 def format_gang_size(size: str, unit: str) -> str:

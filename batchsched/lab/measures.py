@@ -10,7 +10,7 @@ import numpy as np
 from batchsched.api.crd.validation import suggest_name
 from batchsched.api.decision import refusal_text
 from batchsched.errors import InvalidInput
-from batchsched.lab.fairness import Fairness
+from batchsched.lab.fairness import QueueShareSeries
 from batchsched.lab.figure import DAY, HOUR, MINUTE, format_duration, format_durations
 from batchsched.lab.run_columns import (
     build_run_columns,
@@ -136,7 +136,7 @@ def measure_by_name(key: str, field: str) -> Measure:
     return measure
 
 
-def measure_run(result: RunResult, fairness: Fairness) -> dict[str, float]:
+def measure_run(result: RunResult, fairness: QueueShareSeries) -> dict[str, float]:
     """Return the values of all measures for one run of the simulator.
 
     Fairness and utilization are means over the measured period of the run.
@@ -182,7 +182,7 @@ class RunOutcome:
     key: str
     seed: int
     result: RunResult
-    fairness: Fairness
+    fairness: QueueShareSeries
     measures: Mapping[str, float]
     cpu_seconds: float
 
@@ -196,13 +196,13 @@ class RunOutcome:
         """The name of the workload of this run."""
         return self.result.workload
 
-    def with_names(self, workload: str, policy: str) -> "RunOutcome":
+    def with_workload_and_policy_names(self, workload: str, policy: str) -> "RunOutcome":
         """Return a copy of the outcome with this workload name and this policy name."""
         return replace(self, result=replace(self.result, workload=workload, policy=policy))
 
-    def without_detail(self) -> "RunOutcome":
+    def without_placements_and_series(self) -> "RunOutcome":
         """Return a copy without placements and time series, so that hundreds of outcomes fit in memory."""
-        return replace(self, result=self.result.without_detail())
+        return replace(self, result=self.result.without_placements_and_series())
 
 
 FOOTNOTE: Final = "* Mean from the first to the last arrival."
@@ -262,7 +262,7 @@ class SummaryRow:
         return tuple(map(self.measure.show, self.means))
 
 
-def summarize(policies: Sequence[Sequence[RunOutcome]]) -> tuple[SummaryRow, ...]:
+def summarize_run_outcomes(policies: Sequence[Sequence[RunOutcome]]) -> tuple[SummaryRow, ...]:
     """Return the rows of a simulation's summary: selected measures, each with its mean for every policy.
 
     Utilization is left out if a run has none, because it has no events.

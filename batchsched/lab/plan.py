@@ -62,7 +62,7 @@ class PlannedRun:
     prepared: Workload | None = None
 
     @cached_property
-    def key(self) -> str:
+    def result_key(self) -> str:
         """The key of the run's result file: a digest of all input of the run."""
         inputs = {
             "format": FORMAT,
@@ -81,7 +81,7 @@ class PlannedRun:
             text = text.replace(json.dumps(path), json.dumps(digest))
         return hashlib.sha256(text.encode()).hexdigest()[:_KEY_DIGITS]
 
-    def queues_changed_by_policy(self, queues: Sequence[Queue]) -> tuple[Queue, ...]:
+    def queues_with_policy_changes(self, queues: Sequence[Queue]) -> tuple[Queue, ...]:
         """Return all queues of the simulated cluster, with the field values that the run's policy sets.
 
         These are the queues of the workload (`queues`) and of the run. A queue of the run replaces a queue of the

@@ -26,7 +26,7 @@ from batchsched.lab.measures import (
     RunOutcome,
     SummaryRow,
     list_unfinished_gangs,
-    summarize,
+    summarize_run_outcomes,
     utilisation_footnote,
 )
 from batchsched.lab.pairs import (
@@ -41,7 +41,7 @@ from batchsched.lab.timelines import (
     arrival_span_seconds,
     draw_fairness_error,
     draw_jain_index,
-    draw_queue_length,
+    draw_pending_gang_count,
     draw_used_and_fair_shares,
     draw_utilisation,
     queue_legend_names,
@@ -84,7 +84,7 @@ def render_simulation_report(
     """
     policies = [outcome.policy for outcome in outcomes]
     runs = build_run_columns([outcome.result for outcome in outcomes])
-    rows = summarize([(outcome,) for outcome in outcomes])
+    rows = summarize_run_outcomes([(outcome,) for outcome in outcomes])
     gangs = max((len(run.gangs) for run in runs), default=0)
     arrivals = max((float(run.submitted.max()) for run in runs if len(run.gangs)), default=0.0)
     groups = GangColorGroups.from_runs(runs)
@@ -405,7 +405,7 @@ def _with_suffix(section: Section, suffix: int) -> Section:
 
 def _over_time(drawn: Sequence[RunColumns]) -> tuple[Figure, ...]:
     used = resources_in_use(drawn)[:_MOST_RESOURCES]
-    return (*(draw_utilisation(drawn, resource) for resource in used), draw_queue_length(drawn))
+    return (*(draw_utilisation(drawn, resource) for resource in used), draw_pending_gang_count(drawn))
 
 
 def _bars(figures: Sequence[Figure]) -> Section:

@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from batchsched import __version__
 from batchsched.errors import InvalidInput
-from batchsched.lab.fairness import Fairness
+from batchsched.lab.fairness import QueueShareSeries
 from batchsched.lab.measures import MEASURES, RunOutcome
 from batchsched.lab.plan import PlannedRun
 from batchsched.lab.scenario import Scenario
@@ -169,7 +169,7 @@ class ResultFile:
     path: Path
     labels: Mapping[str, pa.Array] = field(default_factory=dict)
 
-    def write(self, source: Path | BytesIO) -> None:
+    def write_copy_of_result(self, source: Path | BytesIO) -> None:
         """Write this file as a copy of an existing result of the same key, with this run's names and labels.
 
         Raises:
@@ -196,7 +196,7 @@ def result_file_names(keys: Sequence[str]) -> tuple[str, ...]:
 
 def planned_result_files(folder: Path, runs: Sequence[PlannedRun]) -> tuple[ResultFile, ...]:
     """Return the result file of each run of a plan, in the order of the plan."""
-    names = result_file_names([run.key for run in runs])
+    names = result_file_names([run.result_key for run in runs])
     return tuple(ResultFile(run, folder / RUNS / name) for run, name in zip(runs, names, strict=True))
 
 
@@ -238,12 +238,12 @@ def sync_result_files_with_plan(folder: Path, runs: Sequence[PlannedRun]) -> Non
             earlier.parent.mkdir(exist_ok=True)
             path.replace(earlier)
     for file in files:
-        source = file.path if file.path.exists() else find_result_path(folder, file.run.key)
+        source = file.path if file.path.exists() else find_result_path(folder, file.run.result_key)
         if source is not None and not (source == file.path and _has_names(source, file.run)):
-            file.write(source)
+            file.write_copy_of_result(source)
     for file in files:
         if file.path.exists():
-            _earlier_path(folder, file.run.key).unlink(missing_ok=True)
+            _earlier_path(folder, file.run.result_key).unlink(missing_ok=True)
 
 
 def _earlier_path(folder: Path, key: str) -> Path:
@@ -287,7 +287,7 @@ def write_run_plan(folder: Path, scenario: Scenario, runs: Sequence[PlannedRun],
         "command": command,
         "scenario": scenario.model_dump(mode="json", by_alias=True, exclude_unset=True),
         "runs": [
-            {"workload": run.workload.name, "policy": run.policy, "seed": run.seed, "key": run.key}
+            {"workload": run.workload.name, "policy": run.policy, "seed": run.seed, "key": run.result_key}
             for run in runs
         ],
     }
@@ -356,7 +356,7 @@ def read_outcomes_with_planned_names(
     `read` reads a result file.
     """
     return tuple(
-        read(path).with_names(run["workload"], run["policy"])
+        read(path).with_workload_and_policy_names(run["workload"], run["policy"])
         for run, path in zip(plan["runs"], planned_result_paths(folder, plan), strict=True)
         if path.exists()
     )
@@ -398,7 +398,7 @@ def _series(moments: Mapping[str, Any], use: Mapping[str, Any]) -> ClusterSeries
     )
 
 
-def _rows(fairness: Fairness) -> dict[str, Any]:
+def _rows(fairness: QueueShareSeries) -> dict[str, Any]:
     size = len(fairness.times) * len(fairness.queues)
     kept = slice(None, None, max(1, -(-size // MAX_FAIRNESS_ROWS)))
     times = fairness.times[kept]
@@ -411,7 +411,7 @@ def _rows(fairness: Fairness) -> dict[str, Any]:
     }
 
 
-def _fairness(rows: Mapping[str, Any], resource: str) -> Fairness:
+def _fairness(rows: Mapping[str, Any], resource: str) -> QueueShareSeries:
     queues = tuple(dict.fromkeys(rows["queue"].to_pylist()))
     shape = (-1, max(1, len(queues)))
     held, requested, fair = (
@@ -419,7 +419,7 @@ def _fairness(rows: Mapping[str, Any], resource: str) -> Fairness:
         for name in ("held", "wanted", "fair")
     )
     times = np.asarray(rows["time"].to_numpy(zero_copy_only=False), np.float64)[:: shape[1]]
-    return Fairness(resource, queues, times, held, requested, fair)
+    return QueueShareSeries(resource, queues, times, held, requested, fair)
 
 
 def missing_runs(runs: Sequence[PlannedRun], folder: Path) -> tuple[PlannedRun, ...]:
@@ -483,13 +483,13 @@ def copy_or_execute_missing_runs(
     missing_by_key: dict[str, list[ResultFile]] = {}
     for file in files:
         if not file.path.exists():
-            missing_by_key.setdefault(file.run.key, []).append(file)
+            missing_by_key.setdefault(file.run.result_key, []).append(file)
     finished = len(files) - sum(map(len, missing_by_key.values()))
 
     def write_missing_results_of_key(key: str, source: Path | BytesIO) -> None:
         nonlocal finished
         for file in missing_by_key[key]:
-            file.write(source)
+            file.write_copy_of_result(source)
         finished += len(missing_by_key[key])
         progress(finished)
 
@@ -501,7 +501,7 @@ def copy_or_execute_missing_runs(
         else:
             write_missing_results_of_key(key, result)
     for index, content in map_runs(execute_and_encode_run, unknown_runs, workers):
-        write_missing_results_of_key(unknown_runs[index].key, BytesIO(content))
+        write_missing_results_of_key(unknown_runs[index].result_key, BytesIO(content))
     return len(unknown_runs)
 
 

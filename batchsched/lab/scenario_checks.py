@@ -190,4 +190,4 @@ def _check_queue_changes(scenario: Scenario, policy: ScenarioPolicy) -> None:
     run = next(
         plan_runs_of_policies(scenario, [policy.model_copy(update={"queues": changes})], scenario.seeds[:1])
     )
-    run.queues_changed_by_policy(())
+    run.queues_with_policy_changes(())

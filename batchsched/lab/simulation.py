@@ -86,9 +86,9 @@ def simulate_run(run: PlannedRun) -> RunOutcome:
     workload = create_workload_of_run(run)
     settings = RunSettings(run.policy, run.seed, run.interval, max_gangs_per_session(run.profile))
     with infrequent_garbage_collection():
-        result = simulate(workload, run.profile, settings)
+        result = simulate_under_profile(workload, run.profile, settings)
     outcome = build_outcome(result, workload.cluster.queues, run.seed, run.resource)
-    return replace(outcome, key=run.key, cpu_seconds=time.process_time() - started)
+    return replace(outcome, key=run.result_key, cpu_seconds=time.process_time() - started)
 
 
 def build_outcome(
@@ -102,7 +102,7 @@ def build_outcome(
     return RunOutcome("", seed, result, fairness, measure_run(result, fairness), 0.0)
 
 
-def simulate(
+def simulate_under_profile(
     workload: Workload, profile: Profile, settings: RunSettings, progress: Progress | None = None
 ) -> RunResult:
     """Simulate how the scheduler places the gangs of a workload under a profile, and return the result.
@@ -161,7 +161,7 @@ def create_workload_of_run(run: PlannedRun) -> Workload:
       InvalidInput: A file cannot be used, or a window begins after the end of its trace.
     """
     made = run.prepared or _named_source(run)
-    cluster = replace(made.cluster, queues=run.queues_changed_by_policy(made.cluster.queues))
+    cluster = replace(made.cluster, queues=run.queues_with_policy_changes(made.cluster.queues))
     made = replace(made, name=run.workload.name, cluster=cluster)
     failures = run.cluster.failures
     if failures is None or made.outages or not made.arrivals:
@@ -223,7 +223,7 @@ def _workload_of_manifests(source: ManifestSource, profile: Profile, name: str) 
     settings = SessionSettings(profile, 0.0 if now is None else now)
     snapshot = read_snapshot_from_files(files, settings).snapshot
     workload = workload_of_snapshot(snapshot, profile.scheduler_name, settings.now, source.runtime, name)
-    running = next((pod.key for one in workload.arrivals for pod in one.pods if pod.node), None)
+    running = next((pod.key for one in workload.arrivals for pod in one.pods if pod.node_name), None)
     if now is None and running is not None:
         raise InvalidInput(
             f"is missing, but pod {running} runs already, and the end of its run time depends on the time of the "

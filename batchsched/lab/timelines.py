@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from batchsched.lab.fairness import Fairness
+from batchsched.lab.fairness import QueueShareSeries
 from batchsched.lab.figure import (
     SERIES,
     Figure,
@@ -67,7 +67,7 @@ def draw_utilisation(runs: Sequence[RunColumns], resource: str) -> Figure:
     )
 
 
-def draw_queue_length(runs: Sequence[RunColumns]) -> Figure:
+def draw_pending_gang_count(runs: Sequence[RunColumns]) -> Figure:
     """Draw the number of pending gangs over time, one line for each policy."""
     return _lines(
         runs,
@@ -113,11 +113,11 @@ def _lines(runs: Sequence[RunColumns], values: Sequence[Floats], hover: str, fig
     if shown >= end:
         return replace(figure, data=tuple(data), layout=layout)
     whole = (0.0, float(f"{end / unit.seconds:.4g}"))
-    caption = f"{figure.caption} {partial_view_text(shown, end)}"
+    caption = f"{figure.caption} {shown_period_sentence(shown, end)}"
     return replace(figure, caption=caption, data=tuple(data), layout=layout, whole_range=whole)
 
 
-def partial_view_text(shown: float, end: float) -> str:
+def shown_period_sentence(shown: float, end: float) -> str:
     """Return the sentence of a figure's caption that states which part of the run the figure shows."""
     unit = time_unit(shown)
     return (
@@ -237,7 +237,7 @@ def arrival_span_seconds(outcome: RunOutcome) -> float:
 
 def _over_time(
     policies: Mapping[str, Sequence[RunOutcome]],
-    values: Callable[[Fairness], Floats],
+    values: Callable[[QueueShareSeries], Floats],
     hover: str,
     figure: Figure,
 ) -> Figure:
@@ -257,7 +257,9 @@ def _over_time(
     return replace(figure, caption=caption, data=tuple(data), layout=layout)
 
 
-def _means(outcomes: Sequence[RunOutcome], values: Callable[[Fairness], Floats], span: float) -> Floats:
+def _means(
+    outcomes: Sequence[RunOutcome], values: Callable[[QueueShareSeries], Floats], span: float
+) -> Floats:
     """Return the mean in each time interval (bin) over those runs in which gangs still arrive then."""
     edges = np.linspace(0.0, span, MAX_FAIRNESS_POINTS + 1)
     rows = np.full((max(1, len(outcomes)), MAX_FAIRNESS_POINTS), np.nan)

@@ -34,7 +34,7 @@ def tuning_result_file(
       parameters: The columns of the tuned parameters, by path.
     """
     labels = {"trial": pa.array([number], pa.int64()), "stage": pa.array([stage]), **parameters}
-    return ResultFile(run, folder / TRIALS / f"{number:04}-{stage}-{run.key}.parquet", labels)
+    return ResultFile(run, folder / TRIALS / f"{number:04}-{stage}-{run.result_key}.parquet", labels)
 
 
 def parameter_column(parameter: TuningParameter, value: Any) -> pa.Array:

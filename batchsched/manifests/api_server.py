@@ -27,7 +27,7 @@ from batchsched.api.core.pod import (
     Toleration,
     TopologySpreadConstraint,
 )
-from batchsched.api.core.quantity import format_quantity, parse_amount
+from batchsched.api.core.quantity import format_quantity, parse_quantity_in_base_units
 from batchsched.api.core.requests import MAX_POD_AMOUNT
 from batchsched.api.core.selector import LabelSelector, NodeSelector, SelectorRequirement
 from batchsched.api.core.volume import StorageClass, Volume
@@ -82,7 +82,7 @@ def _with_creation_times(snapshot: Snapshot, now: float) -> Snapshot:
 
 
 def _is_unborn(pod: Pod) -> bool:
-    return not pod.node and pod.metadata.creation_timestamp is None
+    return not pod.node_name and pod.metadata.creation_timestamp is None
 
 
 def _born(pod: Pod, created: str) -> Pod:
@@ -175,7 +175,7 @@ def check_resource_quantity(
       InvalidInput: the text is not a quantity, is negative, or is too large.
     """
     try:
-        amount = parse_amount(resource, text)
+        amount = parse_quantity_in_base_units(resource, text)
     except InvalidQuantity as error:
         raise InvalidInput(error.message, field=field) from error
     if amount < 0:
@@ -320,9 +320,9 @@ def _check_node_affinity(spec: PodSpec) -> None:
 def _check_pod_affinity(affinity: PodAffinity | None, field: str) -> None:
     if affinity is None:
         return
-    for index, term in enumerate(affinity.required):
+    for index, term in enumerate(affinity.required_terms):
         _check_term(term, f"{field}.requiredDuringSchedulingIgnoredDuringExecution[{index}]")
-    for index, weighted in enumerate(affinity.preferred):
+    for index, weighted in enumerate(affinity.preferred_terms):
         place = f"{field}.preferredDuringSchedulingIgnoredDuringExecution[{index}]"
         _check_weight(weighted.weight, f"{place}.weight")
         _check_term(weighted.pod_affinity_term, f"{place}.podAffinityTerm")

@@ -19,7 +19,7 @@ from batchsched.api.core.cluster_objects import Namespace, PriorityClass
 from batchsched.api.core.metadata import LONGEST_LABEL, ObjectMeta, is_label_value
 from batchsched.api.core.node import Node
 from batchsched.api.core.pod import Amounts, Container, PodSpec, ResourceRequirements, Toleration
-from batchsched.api.core.quantity import parse_amount, parse_quantity
+from batchsched.api.core.quantity import parse_quantity, parse_quantity_in_base_units
 from batchsched.api.crd.base import CustomMeta
 from batchsched.errors import InvalidInput
 
@@ -157,7 +157,10 @@ def _check_requests_and_limits(resources: ResourceRequirements, field: str) -> N
     for resource, text in requests.items():
         if resource not in limits:
             continue
-        requested, limit = parse_amount(resource, text), parse_amount(resource, limits[resource])
+        requested, limit = (
+            parse_quantity_in_base_units(resource, text),
+            parse_quantity_in_base_units(resource, limits[resource]),
+        )
         place = f"{field}.requests.{resource}"
         if requested > limit:
             raise InvalidInput(

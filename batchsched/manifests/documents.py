@@ -168,7 +168,7 @@ class Document(msgspec.Struct, frozen=True, gc=False):
     raw: msgspec.Raw | bytes
     envelope: Envelope
 
-    def title(self, *, namespaced: bool) -> str:
+    def kind_and_name(self, *, namespaced: bool) -> str:
         """Return the kind, namespace and name of the object for messages, as far as its metadata can be read."""
         kind = self.envelope.kind
         try:

@@ -65,7 +65,7 @@ def input_warnings(snapshot: Snapshot) -> Iterator[str]:
 
     Other mistakes are references to objects that do not exist, and amounts with a fraction of a byte.
     """
-    pending = [pod for pod in snapshot.pods if not pod.node]
+    pending = [pod for pod in snapshot.pods if not pod.node_name]
     yield from _unknown_priority_classes(snapshot, pending)
     yield from _capped_priorities(snapshot)
     yield from _absent_claims(snapshot, pending)

@@ -228,14 +228,14 @@ class _Cluster:
         kind = FILE_KIND_BY_GROUP_AND_NAME.get(name)
         if name in self.owner_kinds:
             self.owners.append(document)
-        self.unknown_fields.check(document)
+        self.unknown_fields.record_unknown_fields(document)
         if kind is None or not envelope.api_version:
             self._put_strange(document)
             return
         try:
             self._put_decoded(self.decoder.decode(document, kind), kind, document)
         except ObjectDecodeError as refused:
-            object_name = document.title(namespaced=kind.namespaced)
+            object_name = document.kind_and_name(namespaced=kind.namespaced)
             self.set_aside_objects += [
                 SetAside(document.file, object_name, complaint.field, complaint.message)
                 for complaint in refused.complaints
@@ -380,7 +380,7 @@ def _nothing_usable(
     sought: str, set_aside_objects: Sequence[SetAside], skipped: Counter[tuple[str, str]]
 ) -> str:
     lines = ["there is nothing in the input that can be used"]
-    lines += [format_set_aside(invalid_object) for invalid_object in set_aside_objects[:_MOST_SHOWN]]
+    lines += [format_set_aside_object(invalid_object) for invalid_object in set_aside_objects[:_MOST_SHOWN]]
     if len(set_aside_objects) > _MOST_SHOWN:
         lines.append(f"and {len(set_aside_objects) - _MOST_SHOWN} more")
     lines += [f"{kind} of {api_version} is not read" for api_version, kind in skipped]
@@ -390,7 +390,7 @@ def _nothing_usable(
     return "\n".join(lines)
 
 
-def format_set_aside(invalid_object: SetAside) -> str:
+def format_set_aside_object(invalid_object: SetAside) -> str:
     """Format a set-aside object as one line of text with file, object, field and message."""
     return ": ".join(
         part

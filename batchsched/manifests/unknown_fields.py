@@ -112,7 +112,7 @@ class UnknownFieldCheck:
         # Hashes of kinds with specs, instead of the JSON, which is long. Pods of one template have the same spec.
         self._known_specs: set[int] = set()
 
-    def check(self, document: Document) -> None:
+    def record_unknown_fields(self, document: Document) -> None:
         """Search one object for unknown fields, and record them; skip kinds that batchsched does not read."""
         envelope = document.envelope
         name = (api_group(envelope.api_version), envelope.kind)
@@ -168,7 +168,7 @@ class UnknownFieldCheck:
             return
         for field in unknown:
             key = document.file, envelope.kind, _readable_path(field.path)
-            title = document.title(namespaced=namespaced)
+            title = document.kind_and_name(namespaced=namespaced)
             self._places.setdefault(key, _Places(title, field)).count += 1
 
 
@@ -184,7 +184,7 @@ def unknown_field_warnings(
     check = UnknownFieldCheck(owner_kinds)
     for document in documents:
         if isinstance(document, Document):
-            check.check(document)
+            check.record_unknown_fields(document)
     yield from check.warnings()
 
 

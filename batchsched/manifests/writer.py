@@ -13,7 +13,7 @@ from batchsched.manifests.documents import split_documents
 _ENCODER: Final = msgspec.json.Encoder()
 
 
-def to_json(snapshot: Snapshot) -> bytes:
+def encode_snapshot_as_json(snapshot: Snapshot) -> bytes:
     """Return the objects of a Snapshot as JSON, a `List` of Kubernetes manifests.
 
     Held gangs and objects that were set aside have no manifest and are left out.
@@ -27,10 +27,10 @@ def to_json(snapshot: Snapshot) -> bytes:
 
 
 def decode_snapshot_from_json(data: bytes, file: str = "") -> Snapshot:
-    """Read a Snapshot from JSON that `to_json` wrote, without setting defaults and without validation.
+    """Read a Snapshot from JSON that `encode_snapshot_as_json` wrote, without setting defaults and without validation.
 
     Raises:
-      InvalidInput: the text contains objects that `to_json` does not write.
+      InvalidInput: the text contains objects that `encode_snapshot_as_json` does not write.
     """
     decoder = Decoder(trusted=True)
     objects: dict[str, list[Any]] = {kind.field: [] for kind in OBJECT_KINDS}

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from batchsched import __version__
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision, Refusal
-from batchsched.api.gang import gang_key
+from batchsched.api.gang import gang_key_from_identity
 from batchsched.config.schema import Profile
 from batchsched.observability.collector import MetricsCollector
 from batchsched.observability.logs import log_info, log_warning
@@ -90,7 +90,7 @@ class SessionHistory:
     def __init__(self, most: int) -> None:
         self._kept: deque[RecordedSession] = deque(maxlen=most)
 
-    def resize(self, most: int) -> None:
+    def set_max_sessions(self, most: int) -> None:
         """Change the maximum number of recorded sessions; drop the oldest sessions if there are more."""
         if most != self._kept.maxlen:
             self._kept = deque(self._kept, maxlen=most)
@@ -159,7 +159,7 @@ class ActivityRecorder:
         self._long_session_time = 0.0
         """When the latest long session ended, by the monotonic clock."""
 
-    def telemetry(self, profile: Profile) -> MetricsTelemetry:
+    def telemetry_of_profile(self, profile: Profile) -> MetricsTelemetry:
         """Return the telemetry of a profile, which measures how long the stages of its sessions take."""
         name = profile.scheduler_name
         return self._timed.setdefault(name, MetricsTelemetry(self.metrics, name))
@@ -173,7 +173,7 @@ class ActivityRecorder:
           took: The duration of the session in seconds.
         """
         profile = profile_scheduler.profile
-        timed = self.telemetry(profile)
+        timed = self.telemetry_of_profile(profile)
         timed.observe_extension_point_duration()
         stages = {name: round(seconds, _DIGITS) for name, seconds in timed.stages.items()}
         if took > LONG_SESSION_SECONDS:
@@ -219,12 +219,12 @@ class ActivityRecorder:
     def _remember(self, profile_scheduler: ProfileScheduler, decision: Decision) -> None:
         refused = self._refused_gangs.setdefault(profile_scheduler.profile.scheduler_name, set())
         for entity in profile_scheduler.taking_part:
-            key = gang_key(entity.identity)
+            key = gang_key_from_identity(entity.identity)
             self.refusals.pop(key, None)
             refused.discard(key)
         entities = profile_scheduler.queue.entities()
         if len(refused) > max(_MIN_REFUSALS, 2 * len(entities)):
-            pending = {gang_key(entity.identity) for entity in entities}
+            pending = {gang_key_from_identity(entity.identity) for entity in entities}
             for key in refused - pending:
                 self.refusals.pop(key, None)
             refused &= pending
@@ -258,7 +258,7 @@ class ActivityRecorder:
 
     def record_eviction(self, pod: Pod, reason: str, message: str) -> None:
         """Log the eviction of a pod. The evictor calls this method."""
-        log_info(_LOG, 1, "Evicted", pod=pod.key, node=pod.node, reason=reason, message=message)
+        log_info(_LOG, 1, "Evicted", pod=pod.key, node=pod.node_name, reason=reason, message=message)
 
     def clear_expired_long_session_metric(self, now: float) -> None:
         """Remove the metric of the latest long session if that session ended more than 10 minutes ago.

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 import prometheus_client as metric
 
-from batchsched.api.gang import is_single_pod
+from batchsched.api.gang import is_single_pod_identity
 from batchsched.kube.reflector import Reflector
 from batchsched.observability.metrics import Metrics
 from batchsched.runner.profile_scheduler import ProfileScheduler
@@ -107,7 +107,7 @@ class MetricsCollector:
             if name is None:
                 continue
             pods[name] += len(entity.pods)
-            gangs[name] += not is_single_pod(entity.identity)
+            gangs[name] += not is_single_pod_identity(entity.identity)
             if entity.place is QueueState.UNSCHEDULABLE:
                 refused.update(dict.fromkeys(entity.refused_by, len(entity.pods)))
         for plugin, count in refused.items():

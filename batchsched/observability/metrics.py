@@ -46,7 +46,7 @@ class Metrics:
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
 
-    def cached_child(self, metric: M, *labels: str) -> M:
+    def cached_time_series(self, metric: M, *labels: str) -> M:
         """Return the time series of a metric for the given label values, from a cache.
 
         Use it for metrics that are updated for each pod or call. It must not be used for metrics that are cleared:

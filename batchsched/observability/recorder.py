@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision
-from batchsched.api.gang import gang_key
+from batchsched.api.gang import gang_key_from_identity
 from batchsched.controllers.policy_worker import ForecastOutcome
 from batchsched.observability.metrics import Metrics
 from batchsched.ports.external import Telemetry
@@ -87,7 +87,9 @@ class MetricsTelemetry(Telemetry):
             status = _SUCCESS
         finally:
             spent = perf_counter() - begun
-            self._metrics.cached_child(self._metrics.plugin_duration, plugin, point, status).observe(spent)
+            self._metrics.cached_time_series(self._metrics.plugin_duration, plugin, point, status).observe(
+                spent
+            )
             if point != self._point:
                 self.observe_extension_point_duration()
             self._point = point
@@ -118,8 +120,8 @@ class MetricsRecorder:
     def record_request_metrics(self, method: str, status: str, seconds: float) -> None:
         """Update the metrics of requests to the API server after a request."""
         metrics = self._metrics
-        metrics.cached_child(metrics.requests, status, method).inc()
-        metrics.cached_child(metrics.request_duration, method).observe(seconds)
+        metrics.cached_time_series(metrics.requests, status, method).inc()
+        metrics.cached_time_series(metrics.request_duration, method).observe(seconds)
 
     def record_session_metrics(
         self, profile: str, entities: tuple[Entity, ...], begun: float, decision: Decision, took: float
@@ -159,7 +161,7 @@ class MetricsRecorder:
             if pod.key in placed:
                 binding = (profile, begun, entity.first_attempt, entity.attempts)
                 self._binding[pod.key, pod.metadata.uid] = binding
-        if gang_key(entity.identity) in waiting:
+        if gang_key_from_identity(entity.identity) in waiting:
             return "waiting"
         if refused:
             duration = self._metrics.attempt_duration.labels("unschedulable", profile)
@@ -198,15 +200,15 @@ class MetricsRecorder:
           seconds: The duration of PreBind, Bind and PostBind.
         """
         metrics, result = self._metrics, "error" if problem else "scheduled"
-        metrics.cached_child(metrics.bind_duration, result).observe(seconds)
+        metrics.cached_time_series(metrics.bind_duration, result).observe(seconds)
         session = self._binding.pop((pod.key, pod.metadata.uid), None)
         if session is None:
             return
         profile, begun, first, attempts = session
-        metrics.cached_child(metrics.schedule_attempts, result, profile).inc()
-        metrics.cached_child(metrics.attempt_duration, result, profile).observe(max(0.0, now - begun))
+        metrics.cached_time_series(metrics.schedule_attempts, result, profile).inc()
+        metrics.cached_time_series(metrics.attempt_duration, result, profile).observe(max(0.0, now - begun))
         if not problem:
             label = str(attempts) if attempts <= _MAX_ATTEMPTS_LABEL else f"{_MAX_ATTEMPTS_LABEL}+"
             since = begun if first is None else first
-            metrics.cached_child(metrics.sli_duration, label).observe(max(0.0, now - since))
+            metrics.cached_time_series(metrics.sli_duration, label).observe(max(0.0, now - since))
             metrics.pod_attempts.observe(attempts)

@@ -84,7 +84,7 @@ class PreemptionSearchResult:
     candidates: list[PreemptionCandidate] = field(default_factory=list)
     rejected: dict[str, Status] = field(default_factory=dict)
 
-    def fit_error(self, nodes: int) -> str:
+    def no_candidate_message(self, nodes: int) -> str:
         """Return the message that summarizes why preemption does not help on any node."""
         counts: dict[str, int] = {NOT_HELPFUL: nodes - len(self.rejected)}
         for status in self.rejected.values():
@@ -119,7 +119,7 @@ class DefaultPreemption(SignaturePlugin, PostFilterPlugin, EnqueueExtensionsPlug
             return _no(why_not)
         search = self.find_candidates(pod, scan, handle)
         if not search.candidates:
-            return _no(search.fit_error(len(handle.node_table.nodes)), node="")
+            return _no(search.no_candidate_message(len(handle.node_table.nodes)), node="")
         agreed = handle.call_extenders({one.node: (one.victims, one.violations) for one in search.candidates})
         if not agreed:
             return _no(NO_CANDIDATE)
@@ -184,7 +184,9 @@ class DefaultPreemption(SignaturePlugin, PostFilterPlugin, EnqueueExtensionsPlug
 
 def _victim_left(pod: Pod, old: Pod, _new: None) -> Hint:
     """Return QUEUE if a pod was deleted from the node for which this pod is nominated."""
-    return Hint.queue_if(bool(pod.status.nominated_node_name) and old.node == pod.status.nominated_node_name)
+    return Hint.queue_if(
+        bool(pod.status.nominated_node_name) and old.node_name == pod.status.nominated_node_name
+    )
 
 
 def ineligibility_reason(pod: PodClass, scan: FilterResult, handle: PostFilterHandle) -> str:
@@ -363,7 +365,7 @@ def split_by_disruption_budget(
     for pod in pods:
         violated = False
         for index, budget in enumerate(budgets):
-            if budget.protects(pod):
+            if budget.counts_eviction_of(pod):
                 allowed[index] -= 1
                 violated |= allowed[index] < 0
         (violating if violated else compliant).append(pod)

@@ -59,7 +59,7 @@ class ImageLocality(SignaturePlugin, ScorePlugin):
             sources = len(names)
         most = MAX_BYTES_PER_CONTAINER * sources
         key = ("image score", names, most)
-        return nodes.table.cached_value(key, lambda table: _score(table, names, most))[nodes.where]
+        return nodes.table.cached_value_of_nodes(key, lambda table: _score(table, names, most))[nodes.where]
 
 
 def image_names_of_pod(pod: Pod) -> tuple[str, ...]:

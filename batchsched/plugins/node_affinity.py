@@ -34,9 +34,9 @@ from batchsched.framework.nodes.node_table import Nodes
 from batchsched.framework.plugin_support.node_selection import (
     FIELD_NAME,
     is_node_selected_by_pod,
+    mask_nodes_matching_selector,
     mask_nodes_matching_term,
     mask_nodes_selected_by_pod,
-    nodes_matching_selector,
 )
 from batchsched.framework.plugin_support.scores import default_normalize
 from batchsched.framework.pod_class import PodClass
@@ -118,7 +118,7 @@ class NodeAffinity(
         own = ~mask_nodes_selected_by_pod(nodes.table, pod.pod)[nodes.where]
         if self._enforced is None:
             return Verdict.refuse(own, NOT_MATCHED, unresolvable=True)
-        enforced = ~nodes_matching_selector(nodes.table, self._enforced)[nodes.where]
+        enforced = ~mask_nodes_matching_selector(nodes.table, self._enforced)[nodes.where]
         refused = np.stack((enforced, own & ~enforced))
         return Verdict((NOT_ENFORCED, NOT_MATCHED), refused, enforced | own)
 

@@ -136,7 +136,7 @@ def _free(
     """Return for each node [N] 1 if the port is free, and 0 if it is in use."""
     free = np.ones(len(table.nodes), np.int64)
     for held, node in holders.get((port.protocol, port.number), ()):
-        if held.conflicts(port):
+        if held.conflicts_with(port):
             free[node] = 0
     return free
 

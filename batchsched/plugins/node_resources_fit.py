@@ -104,7 +104,7 @@ class NodeResourcesFitArgs(StrictModel):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PodRequest:
+class FreeResourceRequirement:
     """The free amounts [R] of resources that a node needs so that NodeResourcesFit accepts it for a pod.
 
     `NEVER` stands for a resource that the pod does not request or that the plugin ignores.
@@ -113,7 +113,7 @@ class PodRequest:
     amounts: IntArray
 
 
-NEED: Final = StateKey[PodRequest]("NodeResourcesFit/need")
+NEED: Final = StateKey[FreeResourceRequirement]("NodeResourcesFit/need")
 SCORED: Final = StateKey[ScoredResources]("NodeResourcesFit/scored")
 
 
@@ -159,10 +159,10 @@ class NodeResourcesFit(
         state.write(NEED, self._need(pod, nodes.table))
         return ASK_FILTER
 
-    def _need(self, pod: PodClass, table: NodeTable) -> PodRequest:
+    def _need(self, pod: PodClass, table: NodeTable) -> FreeResourceRequirement:
         amounts = np.where((pod.requests > 0) & self._looks_at(table), pod.requests, NEVER)
         amounts[table.column[PODS]] = 1
-        return PodRequest(amounts)
+        return FreeResourceRequirement(amounts)
 
     def _looks_at(self, table: NodeTable) -> BoolArray:
         """Return a mask [R] of the resources that the Filter checks."""

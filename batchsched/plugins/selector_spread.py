@@ -113,7 +113,7 @@ def zone_indexes(table: NodeTable) -> IndexArray:
                 codes[index] = numbers.setdefault(zone, len(numbers))
         return codes
 
-    return table.cached_value("zones in their regions", zone_index_by_node)
+    return table.cached_value_of_nodes("zones in their regions", zone_index_by_node)
 
 
 def _first(node: Node, labels: tuple[str, ...]) -> str:

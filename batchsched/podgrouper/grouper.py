@@ -231,7 +231,7 @@ class GangAssigningPodStore:
             self._pods_of.pop(group, None)
             # With several gangs per owner, a PodGroup ends with its last pod. A single one ends with its owner.
             if before.index and self._derived.get(before.ref.uid, {}).pop(group, None) is not None:
-                self._groups.remove(DERIVED, group)
+                self._groups.remove_group_of_origin(DERIVED, group)
 
     def _leave_owner(self, key: str, ref: OwnerReferenceKey | None) -> None:
         """Remove a pod from its former owner, unless `ref` refers to the same owner."""
@@ -268,7 +268,7 @@ class GangAssigningPodStore:
         derived = DerivedPodGroup(gang.name, gang.variant, gang.template)
         if groups.get(key) != derived:
             groups[key] = derived
-            self._groups.put(DERIVED, _group(gang.owner, derived))
+            self._groups.put_group_of_origin(DERIVED, _group(gang.owner, derived))
 
     def _owner_changed(self, before: Owner | None, after: Owner | None) -> None:
         owner = after or before
@@ -279,10 +279,10 @@ class GangAssigningPodStore:
         for key, derived in tuple(groups.items()):
             if after is None or template is None:
                 del groups[key]
-                self._groups.remove(DERIVED, key)
+                self._groups.remove_group_of_origin(DERIVED, key)
             else:
                 groups[key] = DerivedPodGroup(derived.name, derived.variant, template)
-                self._groups.put(DERIVED, _group(after, groups[key]))
+                self._groups.put_group_of_origin(DERIVED, _group(after, groups[key]))
         if after is None:
             self._derived.pop(owner.ref.uid, None)
         if before is None or after is None or not before.has_same_gangs(after):
@@ -425,7 +425,9 @@ class PodGrouper:
             return PodGroupStore(self.groups)
         return self.topologies.store_for(kind) or self.cache
 
-    def reflectors(self, connection: Connection, clock: Clock, decoder: Decoder) -> Iterator[Reflector]:
+    def create_reflectors(
+        self, connection: Connection, clock: Clock, decoder: Decoder
+    ) -> Iterator[Reflector]:
         """Yield the reflectors for owners of pods, and for PodGroups and topologies of other projects."""
         for number, kind in _TRANSLATED:
             handlers = EventHandler(kind, self._external_store(number, kind), decoder, self.changed)

@@ -18,8 +18,8 @@ from batchsched.podgrouper.shape import (
     Manifest,
     OwnerGangShape,
     OwnerPart,
+    mapping_entries_of_list,
     mapping_or_empty,
-    mappings_in,
     pod_count_or_default,
     raise_if_too_many_pods,
     spec_of,
@@ -45,8 +45,11 @@ def pod_clique_set_gang_shape(manifest: Manifest) -> OwnerGangShape | None:
     The result is None if the PodCliqueSet has no cliques.
     """
     template = mapping_or_empty(spec_of(manifest).get("template"))
-    cliques = {text_or_empty(clique.get("name")): clique for clique in mappings_in(template.get("cliques"))}
-    scaling_groups = mappings_in(template.get("podCliqueScalingGroups"))
+    cliques = {
+        text_or_empty(clique.get("name")): clique
+        for clique in mapping_entries_of_list(template.get("cliques"))
+    }
+    scaling_groups = mapping_entries_of_list(template.get("podCliqueScalingGroups"))
     scaled = {name for group in scaling_groups for name in _clique_names(group)}
     parts = [_part(clique, name) for name, clique in cliques.items() if name not in scaled]
     groups: list[ColocatedParts] = []
@@ -179,13 +182,13 @@ def pod_clique_set_child_manifests(manifest: Manifest, _: object = ()) -> list[d
         raise InvalidInput(shape.problem)
     name = text_or_empty(mapping_or_empty(manifest.get("metadata")).get("name"))
     spec = spec_of(manifest)
-    groups = mappings_in(mapping_or_empty(spec.get("template")).get("podCliqueScalingGroups"))
+    groups = mapping_entries_of_list(mapping_or_empty(spec.get("template")).get("podCliqueScalingGroups"))
     replicas = pod_count_or_default(spec.get("replicas"))
     further = sum(
         len(_further_replicas(group)) * sum(part.pods for part in shape.variants[_group_name(group)].parts)
         for group in groups
     )
-    raise_if_too_many_pods(replicas * (shape.pod_count + further))
+    raise_if_too_many_pods(replicas * (shape.pod_count_per_gang + further))
     pods: list[dict[str, Any]] = []
     for replica in range(replicas):
         base = f"{name}-{replica}"

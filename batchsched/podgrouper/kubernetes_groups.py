@@ -130,32 +130,34 @@ class KubernetesGroupStore:
         """Add or update a PodGroup or CompositePodGroup of Kubernetes."""
         if isinstance(group, TreeGroup):
             if not self._is_composite:
-                self._groups.remove(self._origin, group.key)
-            self._apply(self._trees.put(self._number, group))
+                self._groups.remove_group_of_origin(self._origin, group.key)
+            self._apply(self._trees.put_group(self._number, group))
         else:
-            self._apply(self._trees.remove(self._number, group.key, is_composite=self._is_composite))
-            self._groups.put(self._origin, group)
+            self._apply(self._trees.remove_group(self._number, group.key, is_composite=self._is_composite))
+            self._groups.put_group_of_origin(self._origin, group)
 
     def remove(self, group: PodGroup | TreeGroup) -> None:
         """Remove a deleted PodGroup or CompositePodGroup of Kubernetes."""
         if not self._is_composite:
-            self._groups.remove(self._origin, group.key)
-        self._apply(self._trees.remove(self._number, group.key, is_composite=self._is_composite))
+            self._groups.remove_group_of_origin(self._origin, group.key)
+        self._apply(self._trees.remove_group(self._number, group.key, is_composite=self._is_composite))
 
     def replace(self, kind: type, listed: Iterable[Any]) -> None:
         """Replace all PodGroups, or all CompositePodGroups, by a complete list from the API server."""
         groups = tuple(listed)
         if not self._is_composite:
             flat = [group for group in groups if isinstance(group, PodGroup)]
-            self._groups.replace(self._origin, flat)
+            self._groups.replace_groups_of_origin(self._origin, flat)
         self._apply(
-            self._trees.replace(self._number, [group for group in groups if isinstance(group, TreeGroup)])
+            self._trees.replace_groups_of_origin(
+                self._number, [group for group in groups if isinstance(group, TreeGroup)]
+            )
         )
 
     def _apply(self, change: TreeChangeEffects) -> None:
         for key, gang in change.gangs.items():
             if gang is None:
-                self._groups.remove(self._gangs, key)
+                self._groups.remove_group_of_origin(self._gangs, key)
             else:
-                self._groups.put(self._gangs, gang)
+                self._groups.put_group_of_origin(self._gangs, gang)
         self._pods.relabel_pods(change.pod_groups)

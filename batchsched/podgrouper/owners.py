@@ -99,7 +99,7 @@ class Owner:
     grouping: PodGroupTemplate | None
 
     @property
-    def title(self) -> str:
+    def kind_and_name(self) -> str:
         """The kind, namespace and name of the owner, for messages."""
         return f"{self.ref.kind} {self.ref.namespace}/{self.ref.name}"
 
@@ -205,7 +205,7 @@ def read_spark_driver_as_owner(pod: Pod) -> Owner | None:
 
 def controller_reference(meta: ObjectMeta) -> OwnerReferenceKey | None:
     """Return the reference to the controller of an object (`controller: true`), or None if it has no controller."""
-    owner = meta.controller
+    owner = meta.controller_owner
     if owner is None:
         return None
     return OwnerReferenceKey(_group(owner), owner.kind, meta.namespace or "default", owner.name, owner.uid)
@@ -456,7 +456,7 @@ class OwnerHandler:
         before = self._owners.resolve_owner_reference(owner.ref)
         for warning in owner.warnings:
             if before is None or warning not in before.warnings:
-                _LOG.warning("%s: %s", owner.title, warning)
+                _LOG.warning("%s: %s", owner.kind_and_name, warning)
         self._owners.put_owner(owner)
 
     def on_delete(self, item: Owner) -> None:

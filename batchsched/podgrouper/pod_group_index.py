@@ -61,17 +61,17 @@ class PodGroupIndex:
         spec = derived.spec.model_copy(update={"queue": written.spec.queue})
         return derived.model_copy(update={"spec": spec})
 
-    def put(self, origin: int, group: PodGroup) -> None:
+    def put_group_of_origin(self, origin: int, group: PodGroup) -> None:
         """Add or update a PodGroup of one origin, such as users, the pod grouper or another scheduler."""
         self._by_origin[origin][group.key] = group
         self._show(group.key)
 
-    def remove(self, origin: int, key: str) -> None:
+    def remove_group_of_origin(self, origin: int, key: str) -> None:
         """Remove the PodGroup of this `namespace/name` that came from one origin, such as users."""
         if self._by_origin[origin].pop(key, None) is not None:
             self._show(key)
 
-    def replace(self, origin: int, listed: Iterable[PodGroup]) -> None:
+    def replace_groups_of_origin(self, origin: int, listed: Iterable[PodGroup]) -> None:
         """Replace all PodGroups of one origin, such as another scheduler, by a complete list."""
         groups = self._by_origin[origin]
         before = set(groups)
@@ -125,19 +125,21 @@ class PodGroupStore:
         """Add or update a PodGroup that a user, the pod grouper or another scheduler created in the API."""
         for origin in self._origins:
             if origin != self._origin_of(group):
-                self._groups.remove(origin, group.key)
-        self._groups.put(self._origin_of(group), group)
+                self._groups.remove_group_of_origin(origin, group.key)
+        self._groups.put_group_of_origin(self._origin_of(group), group)
 
     def remove(self, group: PodGroup) -> None:
         """Remove a PodGroup that was deleted in the API."""
         for origin in self._origins:
-            self._groups.remove(origin, group.key)
+            self._groups.remove_group_of_origin(origin, group.key)
 
     def replace(self, kind: type, listed: Iterable[Any]) -> None:
         """Replace all PodGroups in this store by a complete list from the API server."""
         groups = tuple(listed)
         for origin in self._origins:
-            self._groups.replace(origin, [group for group in groups if self._origin_of(group) == origin])
+            self._groups.replace_groups_of_origin(
+                origin, [group for group in groups if self._origin_of(group) == origin]
+            )
 
     def _origin_of(self, group: PodGroup) -> int:
         return self._origins[-1] if OWNER_LABEL in group.metadata.labels else self._origins[0]

@@ -87,10 +87,10 @@ class PodGroupWriter:
             self._groups.groups_of_origin(DERIVED).keys() | self._groups.groups_of_origin(WRITTEN).keys()
         )
         while True:
-            await self.run_once(self._clock.monotonic())
+            await self.write_due_groups_and_labels(self._clock.monotonic())
             await self._clock.sleep(TURN_SECONDS)
 
-    async def run_once(self, now: float) -> None:
+    async def write_due_groups_and_labels(self, now: float) -> None:
         """Write the PodGroups and pod labels that are due at `now`, a time in seconds of the monotonic clock."""
         for key in self._groups.touched:
             self._due.setdefault(key, now)

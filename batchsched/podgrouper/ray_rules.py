@@ -6,8 +6,8 @@ from batchsched.podgrouper.shape import (
     Manifest,
     OwnerGangShape,
     OwnerPart,
+    mapping_entries_of_list,
     mapping_or_empty,
-    mappings_in,
     pod_count_or_default,
     spec_of,
     text_or_empty,
@@ -44,7 +44,7 @@ def _cluster(spec: Manifest, path: str) -> OwnerGangShape | None:
         return None
     head = mapping_or_empty(mapping_or_empty(spec["headGroupSpec"]).get("template"))
     parts = [OwnerPart(HEAD, 1, 1, head, field=f"{path}.headGroupSpec.template")]
-    for index, group in enumerate(mappings_in(spec.get("workerGroupSpecs"))):
+    for index, group in enumerate(mapping_entries_of_list(spec.get("workerGroupSpecs"))):
         if group.get("suspend") is True:
             continue
         least = pod_count_or_default(group.get("minReplicas"))

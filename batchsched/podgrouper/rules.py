@@ -241,14 +241,14 @@ class OwnerGangSettings:
           inherited: fields of PodGroupSpec from owners above. The owner's own fields take precedence.
         """
         shape = self.shape
-        if shape is None or shape.pod_count == 0:
+        if shape is None or shape.pod_count_per_gang == 0:
             return None
         metadata_fields = {**inherited, **self.stated_fields}
         queue = {"queue": self.pod_queue} if self.pod_queue else {}
         fields = {**queue, **shape.spec_fields, **metadata_fields}
         levels = {**shape.spec_fields.get("topology", {}), **metadata_fields.get("topology", {})}
         fields |= {"topology": levels} if levels else {}
-        if not (metadata_fields if shape.is_optional else shape.pod_count > 1 or fields):
+        if not (metadata_fields if shape.is_optional else shape.pod_count_per_gang > 1 or fields):
             return None
         spec, problem = _spec_of(shape, fields)
         # A stated minimum is one of the first gang.
@@ -263,7 +263,7 @@ class OwnerGangSettings:
         problems = (self.problem, shape.problem, problem, *(problem for _, problem in variants.values()))
         return PodGroupTemplate(
             spec,
-            shape.pod_count,
+            shape.pod_count_per_gang,
             shape.sub_group_labels if spec.sub_groups else (),
             shape.gang_label,
             next(filter(None, problems), ""),
@@ -298,10 +298,10 @@ def read_owner_gang_settings(rule: Rule, manifest: Manifest) -> OwnerGangSetting
 def _excessive_minimum(shape: OwnerGangShape | None, stated_fields: Manifest) -> Iterator[str]:
     """Yield a sentence if an owner states a larger minimum than a gang has pods, finished ones included."""
     minimum = stated_fields.get("minMember", 0)
-    if shape is not None and 0 < shape.pod_count < minimum:
+    if shape is not None and 0 < shape.pod_count_per_gang < minimum:
         yield (
-            f"{MIN_MEMBER}: found {minimum}, but a gang of the owner has {shape.pod_count} pods; "
-            f"expected {shape.pod_count} or less"
+            f"{MIN_MEMBER}: found {minimum}, but a gang of the owner has {shape.pod_count_per_gang} pods; "
+            f"expected {shape.pod_count_per_gang} or less"
         )
 
 

@@ -133,7 +133,7 @@ class OwnerGangShape:
     problem: str = ""
 
     @property
-    def pod_count(self) -> int:
+    def pod_count_per_gang(self) -> int:
         """The number of pods of one gang of the owner."""
         return sum(part.pods for part in self.parts)
 
@@ -159,7 +159,7 @@ def mapping_or_empty(value: object) -> Manifest:
     return value if isinstance(value, dict) else {}
 
 
-def mappings_in(value: object) -> list[Manifest]:
+def mapping_entries_of_list(value: object) -> list[Manifest]:
     """Return the mappings in a list of a manifest, or an empty list if the value is not a list."""
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 

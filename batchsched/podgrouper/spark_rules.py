@@ -7,7 +7,7 @@ import contextlib
 from typing import Any, Final
 
 from batchsched.api.core.pod import Pod
-from batchsched.api.core.quantity import parse_amount
+from batchsched.api.core.quantity import parse_quantity_in_base_units
 from batchsched.api.owner_keys import SPARK_DRIVER, SPARK_ROLE
 from batchsched.errors import InvalidQuantity
 from batchsched.podgrouper.shape import (
@@ -135,7 +135,7 @@ def _bytes_of(text: str) -> int:
     try:
         if number[-1:] in ("k", "m", "g", "t", "p"):
             unit = number[-1].upper() if number[-1] != "k" else "K"
-            return parse_amount("memory", f"{number[:-1]}{unit}i")
-        return parse_amount("memory", f"{number}Mi")
+            return parse_quantity_in_base_units("memory", f"{number[:-1]}{unit}i")
+        return parse_quantity_in_base_units("memory", f"{number}Mi")
     except InvalidQuantity:
         return 0

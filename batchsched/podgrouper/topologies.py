@@ -45,17 +45,17 @@ class TopologyIndex:
             yield kind, TopologyStore(self, number)
         yield HYPER_NODE_KIND, HyperNodeStore(self)
 
-    def put(self, origin: int, topology: Topology) -> None:
+    def put_topology_of_origin(self, origin: int, topology: Topology) -> None:
         """Add or update a Topology of one origin: batchsched itself, or another scheduler such as Kueue."""
         self._by_origin[origin][topology.name] = topology
         self._show(topology.name)
 
-    def remove(self, origin: int, name: str) -> None:
+    def remove_topology_of_origin(self, origin: int, name: str) -> None:
         """Remove the Topology of this name that came from one origin, such as Kueue."""
         if self._by_origin[origin].pop(name, None) is not None:
             self._show(name)
 
-    def replace(self, origin: int, listed: Iterable[Topology]) -> None:
+    def replace_topologies_of_origin(self, origin: int, listed: Iterable[Topology]) -> None:
         """Replace all Topologies that come from one scheduler, such as Kueue, by a complete list."""
         topologies = self._by_origin[origin]
         names = set(topologies)
@@ -104,9 +104,9 @@ class TopologyIndex:
                 self._cache.put(labelled, version="")
         topology = self._tree.topology
         if topology is None:
-            self.remove(_HYPER_NODES, HYPER_NODE_TOPOLOGY)
+            self.remove_topology_of_origin(_HYPER_NODES, HYPER_NODE_TOPOLOGY)
         else:
-            self.put(_HYPER_NODES, topology)
+            self.put_topology_of_origin(_HYPER_NODES, topology)
 
 
 def _relevant(hyper_nodes: dict[str, HyperNode]) -> dict[str, object]:
@@ -128,15 +128,15 @@ class TopologyStore:
 
     def put(self, topology: Topology) -> None:
         """Add or update a Topology."""
-        self._index.put(self._origin, topology)
+        self._index.put_topology_of_origin(self._origin, topology)
 
     def remove(self, topology: Any) -> None:
         """Remove a deleted Topology."""
-        self._index.remove(self._origin, topology.metadata.name)
+        self._index.remove_topology_of_origin(self._origin, topology.metadata.name)
 
     def replace(self, kind: type, listed: Iterable[Topology]) -> None:
         """Replace all Topologies that come from the scheduler of this store by a complete list."""
-        self._index.replace(self._origin, listed)
+        self._index.replace_topologies_of_origin(self._origin, listed)
 
 
 class HyperNodeStore:

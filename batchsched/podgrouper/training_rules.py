@@ -9,8 +9,8 @@ from batchsched.podgrouper.shape import (
     Manifest,
     OwnerGangShape,
     OwnerPart,
+    mapping_entries_of_list,
     mapping_or_empty,
-    mappings_in,
     pod_count_or_default,
     spec_of,
     status_of,
@@ -138,7 +138,7 @@ def train_job_child_manifests(manifest: Manifest, templates: Sequence[Manifest] 
         }
         if merged:
             job_set["metadata"][field] = merged
-    for job in mappings_in(job_set["spec"].get("replicatedJobs")):
+    for job in mapping_entries_of_list(job_set["spec"].get("replicatedJobs")):
         _apply_trainer(job, spec, mapping_or_empty(runtime_spec.get("mlPolicy")))
         _apply_patches(job, spec)
     return [job_set]
@@ -157,7 +157,9 @@ def _apply_trainer(job: Manifest, spec: Manifest, policy: Manifest) -> None:
         # With runLauncherAsNode, the launcher is the first of the nodes.
         launcher_is_node = mapping_or_empty(policy.get("mpi")).get("runLauncherAsNode") is True
         job_spec["parallelism"] = job_spec["completions"] = nodes - 1 if launcher_is_node else nodes
-    for container in mappings_in(spec_of(mapping_or_empty(job_spec.get("template"))).get("containers")):
+    for container in mapping_entries_of_list(
+        spec_of(mapping_or_empty(job_spec.get("template"))).get("containers")
+    ):
         if isinstance(container, dict) and container.get("name") == _TRAINER_CONTAINER:
             if text_or_empty(trainer.get("image")):
                 container["image"] = trainer["image"]
@@ -170,16 +172,19 @@ def _apply_patches(job: Manifest, spec: Manifest) -> None:
     pod = spec_of(mapping_or_empty(spec_of(mapping_or_empty(job.get("template"))).get("template")))
     if not isinstance(pod, dict):
         return
-    for patch in mappings_in(spec.get("runtimePatches")):
+    for patch in mapping_entries_of_list(spec.get("runtimePatches")):
         template = mapping_or_empty(mapping_or_empty(patch.get("trainingRuntimeSpec")).get("template"))
-        for patched in mappings_in(spec_of(template).get("replicatedJobs")):
+        for patched in mapping_entries_of_list(spec_of(template).get("replicatedJobs")):
             if patched.get("name") != job.get("name"):
                 continue
             job_patch = spec_of(mapping_or_empty(patched.get("template")))
             change = spec_of(mapping_or_empty(job_patch.get("template")))
             if mapping_or_empty(change.get("nodeSelector")):
                 pod["nodeSelector"] = {**mapping_or_empty(pod.get("nodeSelector")), **change["nodeSelector"]}
-            if mappings_in(change.get("tolerations")):
-                pod["tolerations"] = [*mappings_in(pod.get("tolerations")), *change["tolerations"]]
+            if mapping_entries_of_list(change.get("tolerations")):
+                pod["tolerations"] = [
+                    *mapping_entries_of_list(pod.get("tolerations")),
+                    *change["tolerations"],
+                ]
             if mapping_or_empty(change.get("affinity")):
                 pod["affinity"] = change["affinity"]

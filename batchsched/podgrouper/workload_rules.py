@@ -7,8 +7,8 @@ from batchsched.podgrouper.shape import (
     Manifest,
     OwnerGangShape,
     OwnerPart,
+    mapping_entries_of_list,
     mapping_or_empty,
-    mappings_in,
     pod_count_or_default,
     spec_of,
     status_of,
@@ -74,17 +74,17 @@ def jobset_gang_shape(manifest: Manifest) -> OwnerGangShape | None:
     in_order = mapping_or_empty(spec.get("startupPolicy")).get("startupPolicyOrder") == "InOrder"
     done = {
         text_or_empty(status.get("name")): pod_count_or_default(status.get("succeeded"))
-        for status in mappings_in(status_of(manifest).get("replicatedJobsStatus"))
+        for status in mapping_entries_of_list(status_of(manifest).get("replicatedJobsStatus"))
     }
     parts: list[OwnerPart] = []
-    for index, replicated in enumerate(mappings_in(spec.get("replicatedJobs"))):
+    for index, replicated in enumerate(mapping_entries_of_list(spec.get("replicatedJobs"))):
         name, jobs = (
             text_or_empty(replicated.get("name")),
             pod_count_or_default(replicated.get("replicas"), 1),
         )
         job_spec = spec_of(mapping_or_empty(replicated.get("template")))
         pods_per_job = _pods_of_job(job_spec)
-        later = (in_order and index > 0) or bool(mappings_in(replicated.get("dependsOn")))
+        later = (in_order and index > 0) or bool(mapping_entries_of_list(replicated.get("dependsOn")))
         pods = jobs * pods_per_job
         unfinished = max(0, jobs - done.get(name, 0)) * pods_per_job
         template = mapping_or_empty(job_spec.get("template"))

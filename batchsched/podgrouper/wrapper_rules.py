@@ -8,8 +8,8 @@ from batchsched.podgrouper.shape import (
     Manifest,
     OwnerGangShape,
     OwnerPart,
+    mapping_entries_of_list,
     mapping_or_empty,
-    mappings_in,
     spec_of,
     text_or_empty,
 )
@@ -61,6 +61,6 @@ def wrapped_pod_gang_shape(manifest: Manifest) -> OwnerGangShape:
 
 
 def _templates(spec: Manifest) -> list[Manifest]:
-    components = mappings_in(spec.get("components"))
+    components = mapping_entries_of_list(spec.get("components"))
     templates = (mapping_or_empty(component.get("template")) for component in components)
     return [template for template in templates if text_or_empty(template.get("kind"))]

@@ -117,7 +117,7 @@ class ResourceClaimBinder(Protocol):
     All writes are idempotent: a value that is already set is a success.
     """
 
-    async def reserve_claim(self, reservation: ResourceClaimReservation) -> None:
+    async def reserve_resource_claim(self, reservation: ResourceClaimReservation) -> None:
         """Reserve a ResourceClaim for a pod, and write its allocation if it has none yet."""
         ...
 
@@ -132,14 +132,14 @@ class ResourceClaimBinder(Protocol):
         """Delete the ResourceClaim for the extended resources of a pod, if the claim still exists."""
         ...
 
-    async def wait_for_devices(self, claims: Sequence[str], timeout_seconds: float) -> bool:
+    async def wait_for_prepared_devices(self, claims: Sequence[str], timeout_seconds: float) -> bool:
         """Wait for the drivers to prepare the devices of ResourceClaims, and return whether all are prepared.
 
         The result is False if the preparation fails or exceeds the timeout.
         """
         ...
 
-    async def release_claim(self, release: ResourceClaimRelease) -> None:
+    async def release_resource_claim(self, release: ResourceClaimRelease) -> None:
         """Remove consumers from a ResourceClaim's `status.reservedFor`, and free its devices if it has no other one.
 
         It is no error if the claim no longer exists.

@@ -185,7 +185,7 @@ class Binder(Protocol):
     """
 
     @property
-    def claim_binder(self) -> ResourceClaimBinder:
+    def resource_claim_binder(self) -> ResourceClaimBinder:
         """The writer of ResourceClaims."""
         ...
 
@@ -201,7 +201,7 @@ class Binder(Protocol):
         """Write the selected node of a PersistentVolumeClaim, so that its volume is provisioned for this node."""
         ...
 
-    async def wait_for_bound_claims(
+    async def wait_for_bound_volume_claims(
         self,
         claims: Sequence[str],
         timeout_seconds: float,

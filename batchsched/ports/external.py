@@ -70,11 +70,13 @@ class Extenders(Protocol):
     Implementations never raise: a failure is the `fault` of the reply.
     """
 
-    def send(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
+    def send_request(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
         """Send a JSON request to one verb of an extender, wait for the response, and return it."""
         ...
 
-    async def send_bind(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
+    async def send_bind_request(
+        self, endpoint: ExtenderEndpoint, verb: str, question: bytes
+    ) -> ExtenderReply:
         """Send the JSON request of a Bind call to an extender without blocking the event loop; return the response."""
         ...
 
@@ -82,11 +84,13 @@ class Extenders(Protocol):
 class NoExtenders:
     """The implementation of `Extenders` that calls no extender. It is the default."""
 
-    def send(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
+    def send_request(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
         """Call no extender, and return a reply that says so in `fault`."""
         return ExtenderReply(fault=NOT_CALLED)
 
-    async def send_bind(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
+    async def send_bind_request(
+        self, endpoint: ExtenderEndpoint, verb: str, question: bytes
+    ) -> ExtenderReply:
         """Call no extender, and return a reply that says so in `fault`."""
         return ExtenderReply(fault=NOT_CALLED)
 
@@ -121,7 +125,7 @@ class ExceededDeadline(msgspec.Struct, frozen=True):
 class PluginRunner(Protocol):
     """An interface that calls the plugins of other packages and enforces the deadline of each call."""
 
-    def exceeded_deadline(self, plugin: str) -> ExceededDeadline | None:
+    def find_exceeded_deadline(self, plugin: str) -> ExceededDeadline | None:
         """Return the call in which a plugin exceeded its deadline, or None if all its calls were in time."""
         ...
 

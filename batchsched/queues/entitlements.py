@@ -44,13 +44,13 @@ def compute_entitlements(shares: QueueTable, policies: Sequence[SharingPolicy]) 
             surplus = np.maximum(0, fair[row] - floor[below].sum(axis=0))
             part = np.minimum(ceiling[below] - floor[below], surplus)
             if end - begin > 1 and (part.sum(axis=0) > surplus).any():
-                division = policies[row].divide_surplus(sibling_queues_below(shares, entitled, row), surplus)
+                division = policies[row].divide_surplus(build_sibling_queues(shares, entitled, row), surplus)
                 part = np.clip(division, 0, part)
             fair[below] += part
     return entitled
 
 
-def sibling_queues_below(
+def build_sibling_queues(
     shares: QueueTable, entitled: Entitlements, parent: int, head: FloatArray | None = None
 ) -> SiblingQueues:
     """Return the children of a queue as arrays, which are the input of a sharing policy.

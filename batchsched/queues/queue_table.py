@@ -23,7 +23,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from batchsched.api.crd.base import parse_amounts
+from batchsched.api.crd.base import parse_quantities_in_base_units
 from batchsched.api.crd.podgroup import DEFAULT_QUEUE
 from batchsched.api.crd.queue import QueueSpec
 from batchsched.queues.gang_order import FloatArray, IntArray
@@ -229,7 +229,7 @@ def build_queue_table(tree: QueueTree, capacity: TotalCapacity, load: QueueUsage
         if spec is _PLAIN:
             continue
         for setting, into in settings.items():
-            _fill_row(into[row], column, parse_amounts(getattr(spec, setting)))
+            _fill_row(into[row], column, parse_quantities_in_base_units(getattr(spec, setting)))
     shares = QueueTable(
         names=tuple(rows.names),
         parent=np.array(rows.parent, np.int64),

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from batchsched.queues.entitlements import sibling_queues_below
+from batchsched.queues.entitlements import build_sibling_queues
 from batchsched.queues.gang_order import IntArray
 from batchsched.queues.queue_table import Entitlements, QueueTable
 from batchsched.queues.sharing.policy import SharingPolicy
@@ -50,13 +50,13 @@ def may_reclaim(
         return False
     for row in path[:-1].tolist():
         above = int(shares.parent[row])
-        siblings = sibling_queues_below(shares, entitled, above)
+        siblings = build_sibling_queues(shares, entitled, above)
         first = int(np.searchsorted(shares.parent, above))
         if not (policies[above].exceeded_resources(siblings, row - first) & request.affected_resources).any():
             return False
     first = int(np.searchsorted(shares.parent, parent))
     claim = replace(request, reclaimer=gaining_row - first, victim=int(path[-1]) - first)
-    return policies[parent].may_reclaim(sibling_queues_below(shares, entitled, parent), claim)
+    return policies[parent].may_reclaim(build_sibling_queues(shares, entitled, parent), claim)
 
 
 def reclaimer_stays_within_guarantee(

@@ -14,7 +14,7 @@ from typing import Final
 
 from pydantic.alias_generators import to_camel
 
-from batchsched.api.crd.base import parse_amounts
+from batchsched.api.crd.base import parse_quantities_in_base_units
 from batchsched.api.crd.podgroup import DEFAULT_QUEUE
 from batchsched.api.crd.queue import Queue, QueueSpec
 from batchsched.api.crd.validation import suggest_name
@@ -90,8 +90,8 @@ class QueueTree:
         # The deepest queues first: a queue comes after all its children.
         for name in sorted(depths, key=depths.__getitem__, reverse=True):
             spec = self._queues[name].spec if name in self._queues else QueueSpec()
-            guarantees[name] = {**of_children[name], **parse_amounts(spec.guarantee)}
-            limit = parse_amounts(spec.limit)
+            guarantees[name] = {**of_children[name], **parse_quantities_in_base_units(spec.guarantee)}
+            limit = parse_quantities_in_base_units(spec.limit)
             for resource, amount in guarantees[name].items():
                 of_children[spec.parent][resource] += min(amount, limit.get(resource, amount))
         return guarantees
@@ -178,7 +178,7 @@ class QueueTree:
         for name, user in sorted(above):
             queue = self._queues.get(name)
             if queue is not None and queue.spec.user_limits:
-                yield QueueLimit(name, parse_amounts(queue.spec.user_limits), user=user)
+                yield QueueLimit(name, parse_quantities_in_base_units(queue.spec.user_limits), user=user)
 
     def _of_others(self, kept: Mapping[str, Mapping[str, int]]) -> Iterable[QueueLimit]:
         for name, amounts in kept.items():
@@ -195,9 +195,9 @@ class QueueTree:
 
 def _limit_of_subtree(name: str, spec: QueueSpec, guarantee: Mapping[str, int]) -> QueueLimit:
     """Return the maximum usage of a queue by resource: its limit, and its guarantee plus its borrowing limit."""
-    most = dict(parse_amounts(spec.limit))
+    most = dict(parse_quantities_in_base_units(spec.limit))
     bound_by_borrowing: set[str] = set()
-    for resource, borrowed in parse_amounts(spec.borrowing_limit).items():
+    for resource, borrowed in parse_quantities_in_base_units(spec.borrowing_limit).items():
         bound = guarantee.get(resource, 0) + borrowed
         if resource not in most or bound < most[resource]:
             most[resource] = bound
@@ -234,7 +234,9 @@ def find_inconsistent_settings(tree: QueueTree, resources: Collection[str]) -> t
     findings: list[SetAside] = []
     guarantees_by_parent: dict[str | None, dict[str, dict[str, int]]] = {}
     for name, queue in sorted(tree.queues.items()):
-        guarantees_by_parent.setdefault(queue.spec.parent, {})[name] = parse_amounts(queue.spec.guarantee)
+        guarantees_by_parent.setdefault(queue.spec.parent, {})[name] = parse_quantities_in_base_units(
+            queue.spec.guarantee
+        )
     for name, queue in sorted(tree.queues.items()):
         findings += _above_the_parents(queue, guarantees_by_parent.get(name, {}))
         if resources:
@@ -244,7 +246,10 @@ def find_inconsistent_settings(tree: QueueTree, resources: Collection[str]) -> t
 
 def _above_the_parents(queue: Queue, children: Mapping[str, Mapping[str, int]]) -> Iterator[SetAside]:
     """Yield queues with children that are guaranteed more than the queue's own guarantee or limit."""
-    own, limit = parse_amounts(queue.spec.guarantee), parse_amounts(queue.spec.limit)
+    own, limit = (
+        parse_quantities_in_base_units(queue.spec.guarantee),
+        parse_quantities_in_base_units(queue.spec.limit),
+    )
     for resource in sorted({resource for amounts in children.values() for resource in amounts}):
         claimed = sum(amounts.get(resource, 0) for amounts in children.values())
         field, bound = (

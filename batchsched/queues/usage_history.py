@@ -66,7 +66,7 @@ def past_usage_by_queue(usage_entries: Iterable[PastQueueUsage]) -> dict[str, di
     return usage_by_queue
 
 
-def usage_entries(usage: Usage) -> tuple[PastQueueUsage, ...]:
+def past_usage_entries(usage: Usage) -> tuple[PastQueueUsage, ...]:
     """Convert the past usage of queues to the tuple of `PastQueueUsage` that a Snapshot contains."""
     return tuple(
         PastQueueUsage(queue, resource, amount)

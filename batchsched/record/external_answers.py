@@ -82,24 +82,26 @@ class RecordingExtenderClient(Extenders):
         return tuple(self._calls)
 
     @override
-    def send(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
+    def send_request(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
         key = (endpoint.url, verb, hashlib.sha256(question).hexdigest())
         recorded = self._recorded.get(key)
         if recorded:
             reply = recorded.popleft()
         elif self._port is not None:
-            reply = self._port.send(endpoint, verb, question)
+            reply = self._port.send_request(endpoint, verb, question)
         else:
             reply = ExtenderReply(fault=NOT_RECORDED)
         self._calls.append(ExtenderCall(*key, reply))
         return reply
 
     @override
-    async def send_bind(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
+    async def send_bind_request(
+        self, endpoint: ExtenderEndpoint, verb: str, question: bytes
+    ) -> ExtenderReply:
         """Send a Bind request to an extender, without recording it.
 
         The request belongs to the binding and not to the decision.
         """
         if self._port is None:
             return ExtenderReply(fault=NOT_RECORDED)
-        return await self._port.send_bind(endpoint, verb, question)
+        return await self._port.send_bind_request(endpoint, verb, question)

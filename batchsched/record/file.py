@@ -26,7 +26,7 @@ from batchsched.api.snapshot import HeldGang, PastQueueUsage, Snapshot
 from batchsched.config.schema import Profile
 from batchsched.errors import DigestMismatch, InvalidInput
 from batchsched.manifests.reader import decompress
-from batchsched.manifests.writer import decode_snapshot_from_json, to_json
+from batchsched.manifests.writer import decode_snapshot_from_json, encode_snapshot_as_json
 from batchsched.record.external_answers import NO_ANSWERS, ExternalAnswers
 
 FORMAT: Final = "batchsched.session/1"
@@ -96,7 +96,7 @@ def encode_session_file(record: SessionRecord) -> tuple[bytes, str]:
         now=record.now,
         seed=record.seed,
         profile=record.profile.model_dump(mode="json", by_alias=True),
-        manifests=msgspec.Raw(to_json(record.snapshot).strip()),
+        manifests=msgspec.Raw(encode_snapshot_as_json(record.snapshot).strip()),
         held=record.snapshot.held,
         set_aside=record.snapshot.set_aside,
         decision=record.decision,

@@ -39,7 +39,7 @@ class SimulationAutoOrderScheduler(Scheduler):
 
     @override
     def apply_changes(self, changes: ClusterChanges) -> None:
-        self._arrived |= dict.fromkeys(gang_identity(pod) for pod in changes.added_pods if not pod.node)
+        self._arrived |= dict.fromkeys(gang_identity(pod) for pod in changes.added_pods if not pod.node_name)
         self.session.apply_changes(changes)
 
     @override
@@ -48,12 +48,14 @@ class SimulationAutoOrderScheduler(Scheduler):
 
     @override
     def decide(self, now: float, seed: int) -> Decision:
-        self.session.tables.refresh()
+        self.session.tables.update_pending_gangs_and_indexes()
         self.chooser.record_arrived_gangs(self.session, self._arrived)
         self._arrived.clear()
         if self.chooser.is_forecast_due(now):
             frozen = self.chooser.build_next_forecast_input(self.session, self._cluster, now)
-            self.choices.append(self.chooser.choose_gang_order(self.chooser.forecast_all(frozen), now))
+            self.choices.append(
+                self.chooser.choose_gang_order(self.chooser.forecast_all_candidates(frozen), now)
+            )
         self.session.use_gang_order_candidate(self.chooser.policy)
         self.sessions_by_policy[self.chooser.policy] += 1
         return self.session.decide(now, seed)

@@ -40,7 +40,7 @@ class BindCapacityCheck:
         self._free = cache.free_capacity_by_node(nodes)
         self._ignores = ignores
 
-    def find_full_node(self, places: Places) -> str | None:
+    def find_node_with_too_little_capacity(self, places: Places) -> str | None:
         """Return a node on which pods of a placed gang no longer fit; None if there is no such node."""
         demand = _demand(places, self._free)
         return next((node for node in demand if not self._fits(demand[node], self._free[node])), None)

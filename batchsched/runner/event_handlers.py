@@ -123,7 +123,7 @@ class EventHandler:
         except (ValueError, RecursionError) as error:  # no JSON, not UTF-8, or nested too deeply
             return self._unusable(read_identity(raw), to_field_error(error))
 
-    def handle_json(self, raw: bytes) -> None:
+    def add_or_update_from_json(self, raw: bytes) -> None:
         """Decode an object from the JSON of the API server, and add it to the store or update it."""
         self.on_add_or_update(self.decode(raw))
 
@@ -200,7 +200,7 @@ def log_set_aside(why: SetAside) -> None:
 
     Commands do not show this warning, because they print the objects that are set aside.
     """
-    _LOG.warning("%s is set aside: %s", why.object, why.problem)
+    _LOG.warning("%s is set aside: %s", why.object, why.field_and_message)
 
 
 class _UncheckedIdentity(msgspec.Struct):

@@ -101,7 +101,7 @@ class PolicyChooser:
         self._scores: dict[str, float] = {}
         self._forecasts = 0
 
-    def begin_session(
+    def set_gang_order_and_prepare_forecast(
         self, session: Session, identities: Iterable[str], cluster: Callable[[], Snapshot], now: float
     ) -> None:
         """Set the gang order of the next session to the chosen candidate; prepare a forecast if one is due.
@@ -115,7 +115,7 @@ class PolicyChooser:
           now: seconds since 1970.
         """
         session.use_gang_order_candidate(self.policy)
-        session.tables.refresh()
+        session.tables.update_pending_gangs_and_indexes()
         self.record_arrived_gangs(session, identities)
         if self.due_forecast is None and self.is_forecast_due(now):
             self.due_forecast = self.build_next_forecast_input(session, cluster(), now)
@@ -151,7 +151,7 @@ class PolicyChooser:
         recent = sorted(self._recent.values(), key=lambda gang: (gang.created, gang.key))
         return build_forecast_input(session, cluster, recent, now)
 
-    def forecast_all(
+    def forecast_all_candidates(
         self, frozen: ForecastInput, pause: Callable[[], None] | None = None
     ) -> dict[str, Forecast]:
         """Simulate every candidate gang order, and return a dict of the forecasts by candidate label.

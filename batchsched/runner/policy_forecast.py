@@ -80,7 +80,7 @@ class ForecastGang:
     share: float
 
     @property
-    def runtime(self) -> int:
+    def assumed_runtime_seconds(self) -> int:
         """The run time in seconds that a forecast assumes for the gang."""
         return max(1, self.estimate if self.estimate is not None else int(DEFAULT_RUNTIME_SECONDS))
 
@@ -227,15 +227,22 @@ GangResult = tuple[ForecastGang, GangRecord]
 
 def _mean_slowdown(records: Sequence[GangResult]) -> float:
     slowdowns = [
-        max(1.0, (_wait(demand, record) + demand.runtime) / max(demand.runtime, SLOWDOWN_BOUND_SECONDS))
+        max(
+            1.0,
+            (_wait(demand, record) + demand.assumed_runtime_seconds)
+            / max(demand.assumed_runtime_seconds, SLOWDOWN_BOUND_SECONDS),
+        )
         for demand, record in records
     ]
     return math.fsum(slowdowns) / max(1, len(slowdowns))
 
 
 def _mean_end(records: Sequence[GangResult], now: int) -> float:
-    areas = [demand.share * demand.runtime for demand, _ in records]
-    ends = [demand.created + _wait(demand, record) + demand.runtime - now for demand, record in records]
+    areas = [demand.share * demand.assumed_runtime_seconds for demand, _ in records]
+    ends = [
+        demand.created + _wait(demand, record) + demand.assumed_runtime_seconds - now
+        for demand, record in records
+    ]
     total = math.fsum(areas)
     return math.fsum(area * end for area, end in zip(areas, ends, strict=True)) / total if total else 0.0
 
@@ -335,4 +342,4 @@ def _arrival(gang: ForecastGang, key: str, time: int, created: float) -> GangArr
             priority_class_name=gang.priority_class,
         ),
     )
-    return GangArrival(time, gang.runtime, group, (pod,), gang.queue or DEFAULT_QUEUE)
+    return GangArrival(time, gang.assumed_runtime_seconds, group, (pod,), gang.queue or DEFAULT_QUEUE)

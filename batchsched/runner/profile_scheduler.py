@@ -14,14 +14,14 @@ import msgspec
 
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision, Refusal, Reservation
-from batchsched.api.gang import gang_identity, gang_key, identities_of_gang_key
+from batchsched.api.gang import gang_identity, gang_key_from_identity, identities_of_gang_key
 from batchsched.api.snapshot import DEVICE_FIELDS, TEMPLATE_FIELDS, HeldGang, HeldGangPod, Snapshot
 from batchsched.config.schema import Profile
 from batchsched.framework.nodes.node_table import NodeTable, ReservedVolumesAndDevices
 from batchsched.framework.runtime.binding_cycle import unreserve_after_session
 from batchsched.framework.runtime.pipeline import Pipeline, plugin_names
 from batchsched.framework.runtime.registry import standard_registry
-from batchsched.queues.usage_history import UsageHistory, usage_entries
+from batchsched.queues.usage_history import UsageHistory, past_usage_entries
 from batchsched.runner.bind_capacity_check import BindCapacityCheck, Places
 from batchsched.runner.session_runner import SessionInput, SessionRunner
 from batchsched.runner.session_window import SessionGangSelector
@@ -101,7 +101,7 @@ class ProfileScheduler:
         self._seed = seed
         self._leaving = leaving
         self._past = UsageHistory({}, profile.usage_half_life_seconds)
-        self._changes = cache.subscribe()
+        self._changes = cache.create_change_reader()
         self._unapplied_changes = deque[ObjectChange]()
         """Changes that were read and that the scheduling queue lacks."""
         self._gang_selector = SessionGangSelector(profile.session_window, profile.session_seconds)
@@ -211,14 +211,14 @@ class ProfileScheduler:
                     unreserve_after_session(self.pipeline, pod, held_pod.node, self.node_table)
         self.queue, self.held, self._waiting, self._in_flight = self._empty_queue(), (), {}, {}
         snapshot = self._cache.snapshot()
-        waiting = (pod for pod in snapshot.pods if not pod.node and self._concerns(pod))
+        waiting = (pod for pod in snapshot.pods if not pod.node_name and self._concerns(pod))
         self.queue.add_all_pods_and_groups(snapshot.pod_groups, waiting, now)
 
     def _concerns(self, changed_object: object) -> bool:
         """Return whether an object matters to this profile: all but pending pods of other schedulers do."""
         return (
             not isinstance(changed_object, Pod)
-            or bool(changed_object.node)
+            or bool(changed_object.node_name)
             or changed_object.spec.scheduler_name == self.profile.scheduler_name
         )
 
@@ -239,7 +239,7 @@ class ProfileScheduler:
           A function that decides the session, which may run in another thread; None if no gang takes part.
         """
         # Other gangs take part in the next session, while the gangs of this one are being bound.
-        self._gang_selector.resize(self.queue.active_namespaces())
+        self._gang_selector.adjust_max_gangs(self.queue.active_namespaces())
         heads = self._heads()
         self._select_gangs(now, kept_places=len(heads))
         if self._in_flight:
@@ -255,7 +255,9 @@ class ProfileScheduler:
             [neighbour.devices for neighbour in reserved_elsewhere], *bindings
         )
         if self.chooser is not None:
-            self.chooser.begin_session(self._scheduler, self._in_flight, self._cache.snapshot, wall_time)
+            self.chooser.set_gang_order_and_prepare_forecast(
+                self._scheduler, self._in_flight, self._cache.snapshot, wall_time
+            )
         self.session_generation = self._cache.generation
         protected = self._protected_pods(now)
         self._scheduler.set_refused_evictions(protected)
@@ -354,7 +356,7 @@ class ProfileScheduler:
         self._past = past
 
     def _seen(self, wall_time: float, protected: tuple[str, ...]) -> Snapshot:
-        usage = usage_entries(self._scheduler.decayed_usage(wall_time))
+        usage = past_usage_entries(self._scheduler.decayed_usage(wall_time))
         snapshot = self._cache.snapshot()
         return replace(
             snapshot,
@@ -404,7 +406,7 @@ class ProfileScheduler:
                 reserved += places
             elif places:
                 placements.append(PlacedGang(entity, places))
-            refusal = refused.get(gang_key(identity))
+            refusal = refused.get(gang_key_from_identity(identity))
             if refusal is not None and refusal.reason in _REJECTIONS:
                 self._rejected.add(identity)
             if overtaken or (identity in held and refusal is None) or identity in self._leaving:
@@ -499,7 +501,7 @@ class ProfileScheduler:
 
     def _assume(self, places: Places, capacity_check: BindCapacityCheck, now: float) -> bool:
         """Assume all pods of a gang and return True; if that fails, unreserve all and return False."""
-        full = capacity_check.find_full_node(places)
+        full = capacity_check.find_node_with_too_little_capacity(places)
         if full is not None:
             self.dropped_placements += 1
             _LOG.info("%s is not bound: other pods have filled node %s meanwhile", places[0][0].key, full)
@@ -517,7 +519,7 @@ class ProfileScheduler:
         """Assume all given pods and return True, or assume none of them and return False."""
         assumed: list[tuple[str, str, str]] = []
         for pod, node in places:
-            if not self._cache.assume(pod.key, node, now, pod.metadata.uid):
+            if not self._cache.assume_pod(pod.key, node, now, pod.metadata.uid):
                 for place in assumed:
                     self._cache.forget_assumption(*place)
                 return False
@@ -526,7 +528,7 @@ class ProfileScheduler:
 
     def _hold(self, decision: Decision, taking_part: dict[str, Entity]) -> None:
         """Record the gangs that wait at Permit according to the decision, with their reserved nodes."""
-        groups = {gang_key(identity): entity for identity, entity in taking_part.items()}
+        groups = {gang_key_from_identity(identity): entity for identity, entity in taking_part.items()}
         nodes = {entry.pod_key: entry.node for entry in decision.nominations}
         waiting, held = {}, []
         for entry in decision.waiting:

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from batchsched.api.decision import Decision, Refusal
-from batchsched.api.gang import gang_key, gang_namespace
+from batchsched.api.gang import gang_key_from_identity, gang_namespace
 from batchsched.config.schema import Profile
 from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.runner.session_runner import SessionInput
@@ -157,7 +157,7 @@ class RefusalExplanations:
     def __len__(self) -> int:
         return len(self._pending)
 
-    def record_refusals_and_add_explanations(
+    def record_refusals_with_known_explanations(
         self, profile_scheduler: ProfileScheduler, decision: Decision
     ) -> Decision:
         """Record refusals for later explanation, and return the decision with explanations that are known.
@@ -169,7 +169,7 @@ class RefusalExplanations:
         """
         refused = {refusal.pod_group for refusal in decision.refusals}
         for entity in profile_scheduler.taking_part:
-            key = gang_key(entity.identity)
+            key = gang_key_from_identity(entity.identity)
             self._pending.pop(key, None)
             if key not in refused:
                 self._explanations.pop(key, None)

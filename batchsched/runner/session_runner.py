@@ -104,7 +104,7 @@ class SessionInput:
     @cached_property
     def snapshot(self) -> Snapshot:
         """The input as a Snapshot; its field `resting` lists pending gangs that the session ignores."""
-        pending = {gang_identity(pod) for pod in self.cluster.pods if not pod.node}
+        pending = {gang_identity(pod) for pod in self.cluster.pods if not pod.node_name}
         return replace(self.cluster, resting=tuple(sorted(pending - self.taking_part)))
 
 
@@ -185,7 +185,7 @@ class SessionRunner:
 
         if self.has_external_plugins:
             seconds = self.profile.plugin_deadline_seconds
-            decision, overdue = run_without_overdue_calls(attempt_decision, seconds, self.overdue)
+            decision, overdue = repeat_until_no_call_is_overdue(attempt_decision, seconds, self.overdue)
         else:
             decision, overdue = attempt_decision(None), self.overdue
         self.answers = ExternalAnswers(self._extender_client.calls, overdue)
@@ -194,7 +194,7 @@ class SessionRunner:
         return decision
 
 
-def run_without_overdue_calls(
+def repeat_until_no_call_is_overdue(
     work: Callable[[CountingPluginRunner], T], seconds: float, overdue: tuple[ExceededDeadline, ...] = ()
 ) -> tuple[T, tuple[ExceededDeadline, ...]]:
     """Call `work`; if a plugin call in it exceeds its deadline, call `work` again without this plugin call.

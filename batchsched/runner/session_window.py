@@ -46,7 +46,7 @@ class SessionGangSelector:
         """The maximum number of gangs in the next session."""
         self._session = _SelectedGangs(lambda _: set())
         self._seconds: float | None = None
-        """The duration of the last session, if `resize` has not considered it yet."""
+        """The duration of the last session, if `adjust_max_gangs` has not considered it yet."""
         self.is_full = False
         """Whether the last session took as many gangs or specs as it may."""
 
@@ -94,7 +94,7 @@ class SessionGangSelector:
         else:
             self.is_full = True
 
-    def resize(self, waiting_namespaces: Set[str]) -> None:
+    def adjust_max_gangs(self, waiting_namespaces: Set[str]) -> None:
         """Set the maximum number of gangs of the next session: lower after a long session, otherwise higher.
 
         Args:
@@ -115,7 +115,7 @@ class SessionGangSelector:
         self._seconds = None
 
     def record_duration(self, seconds: float) -> None:
-        """Record the duration of the session with the selected gangs, for the next call of `resize`."""
+        """Record the duration of the session with the selected gangs, for the next call of `adjust_max_gangs`."""
         self._seconds = seconds
 
     def halve_gangs_after_failure(self) -> None:

@@ -118,12 +118,12 @@ class SchedulerApp:
         self.grouper = PodGrouper(
             self.cache,
             self.cache.scheduler_names,
-            self.wakeup.signal,
+            self.wakeup.signal_cluster_change,
             self.grouping.enabled,
             self.grouping.rules,
         )
         self.followed = ClusterReflectors.for_cluster(
-            self.connection, self.clock, self.grouper, self.wakeup.signal
+            self.connection, self.clock, self.grouper, self.wakeup.signal_cluster_change
         )
         for reflector in self.reflectors:
             reflector.on_rewound = self._list_all_again
@@ -189,11 +189,11 @@ class SchedulerApp:
         """
         # Without a complete cache, sessions would see free room on nodes that are full.
         await self.wait_until_synced()
-        handle_claim = self._reflector_of(CLAIM_RESOURCE).handle_json
+        handle_claim = self._reflector_of(CLAIM_RESOURCE).add_or_update_from_json
         find_claim = partial(self.cache.get, "resource_claims")
         claims = ResourceClaimWriter(self.writer, self.clock, handle_claim, find_claim)
         volume_claims = VolumeClaims(
-            self._reflector_of(VOLUME_CLAIM_RESOURCE).handle_json,
+            self._reflector_of(VOLUME_CLAIM_RESOURCE).add_or_update_from_json,
             partial(self.cache.get, "persistent_volume_claims"),
         )
         binder = ApiBinder(self.writer, claims, volume_claims)
@@ -201,10 +201,10 @@ class SchedulerApp:
         reporter = Reporter(self.cache, writers, self.clock, self.profiles[0], lambda: not cycles.is_idle)
         explaining = self._explaining = self._new_explanation_worker(reporter)
         on_binding, on_eviction = (
-            combine_callbacks(self.on_binding, reporter.record_binding, explaining.record_binding),
+            combine_callbacks(self.on_binding, reporter.record_binding, explaining.pause_after_binding),
             combine_callbacks(self.on_eviction, reporter.record_eviction),
         )
-        cycles = BindingCycles(binder, self.cache, self.clock, on_binding, self.wakeup.signal)
+        cycles = BindingCycles(binder, self.cache, self.clock, on_binding, self.wakeup.signal_cluster_change)
         stale_gangs = StaleGangController(
             self.cache,
             self.connection,
@@ -213,13 +213,13 @@ class SchedulerApp:
             self.clock,
             on_eviction,
         )
-        assumed_pods = AssumedPodVerifier(self.cache, self._read, self._pod_reflector.handle_json)
+        assumed_pods = AssumedPodVerifier(self.cache, self._read, self._pod_reflector.add_or_update_from_json)
         evictor = Evictor(
             self.cache,
             self.writer,
             self.clock,
-            self._pod_reflector.handle_json,
-            self.wakeup.signal,
+            self._pod_reflector.add_or_update_from_json,
+            self.wakeup.signal_cluster_change,
             on_eviction,
         )
         self._leaving = stale_gangs.leaving
@@ -227,8 +227,10 @@ class SchedulerApp:
         for profile_scheduler in profile_schedulers:
             profile_scheduler.set_usage_history(self.standby_usage.usage_history(profile_scheduler.profile))
         on_decision = [
-            evictor.apply_decision,
-            RefusedGangClaimController(self.cache, claims, cycles.has_unfinished_bindings).apply_decision,
+            evictor.start_nominations_and_evictions,
+            RefusedGangClaimController(
+                self.cache, claims, cycles.has_unfinished_bindings
+            ).release_claims_of_refused_gangs,
             explaining.wrap_callback_with_known_explanations(reporter.record_decision),
             *([self.on_decision] if self.on_decision else []),
         ]
@@ -333,7 +335,7 @@ class SchedulerApp:
         if self.loop is not None:
             self.loop.replace_schedulers(profile_schedulers)
         if self._reporter is not None:
-            self._reporter.reconfigure(self.profiles[0])
+            self._reporter.use_reloaded_profile(self.profiles[0])
         if self._explaining is not None:
             self._explaining.settings = explanations
         close_unused_solver_processes(profiles)

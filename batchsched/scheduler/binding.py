@@ -17,7 +17,7 @@ from typing import Final, ParamSpec, TypeVar
 from batchsched.api.core.pod import Pod
 from batchsched.errors import BatchschedError
 from batchsched.framework.runtime.binding_cycle import (
-    BindingCycle,
+    BindingCycleInput,
     may_need_prebind_undo,
     run_bind_and_postbind,
     run_binding_cycle,
@@ -36,7 +36,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 BINDINGS_PER_YIELD: Final = 128
 """Number of bindings that start before the event loop may run other tasks, such as sending their requests."""
-Stage = Callable[[Pipeline, Pod, str, BindingCycle], Awaitable[Status]]
+Stage = Callable[[Pipeline, Pod, str, BindingCycleInput], Awaitable[Status]]
 """A part of the binding cycle of a pod."""
 BindingCallback = Callable[[Pod, str, str, float], None]
 """Called after each binding with the pod, the node, the problem ("" if there is none) and the seconds that it took."""
@@ -95,7 +95,7 @@ class BindingCycles:
         self._gangs[placement.entity.identity] += 1
         # The cycle must use the present reservations: the next session, which may start before this task, changes them.
         pods = [pod for pod, _ in placement.places]
-        cycle = BindingCycle.from_placed_pods(pods, profile_scheduler.node_table, self._binder)
+        cycle = BindingCycleInput.from_placed_pods(pods, profile_scheduler.node_table, self._binder)
         is_prepared = self._is_prepared(profile_scheduler, placement, cycle)
         task = asyncio.create_task(
             self._bind_placement(profile_scheduler, placement, cycle, is_prepared=is_prepared)
@@ -130,7 +130,7 @@ class BindingCycles:
         self,
         profile_scheduler: ProfileScheduler,
         placement: PlacedGang,
-        cycle: BindingCycle,
+        cycle: BindingCycleInput,
         *,
         is_prepared: bool,
     ) -> None:
@@ -164,7 +164,7 @@ class BindingCycles:
             del self._gangs[identity]
 
     def _is_prepared(
-        self, profile_scheduler: ProfileScheduler, placement: PlacedGang, cycle: BindingCycle
+        self, profile_scheduler: ProfileScheduler, placement: PlacedGang, cycle: BindingCycleInput
     ) -> bool:
         """Return whether the pods of a gang must pass PreBind before the first one is bound."""
         try:
@@ -176,7 +176,7 @@ class BindingCycles:
             return True
 
     async def _bind_after_prebind(
-        self, profile_scheduler: ProfileScheduler, places: Places, cycle: BindingCycle, begun: float
+        self, profile_scheduler: ProfileScheduler, places: Places, cycle: BindingCycleInput, begun: float
     ) -> list[bool]:
         """Bind pods after all of them have passed PreBind. If one of them fails, undo PreBind, and bind none.
 
@@ -210,7 +210,12 @@ class BindingCycles:
         return [pod.key not in problems for pod, _ in places]
 
     async def _bind_pod(
-        self, profile_scheduler: ProfileScheduler, pod: Pod, node: str, cycle: BindingCycle, begun: float
+        self,
+        profile_scheduler: ProfileScheduler,
+        pod: Pod,
+        node: str,
+        cycle: BindingCycleInput,
+        begun: float,
     ) -> bool:
         problem = await _problem_of(run_binding_cycle(profile_scheduler.pipeline, pod, node, cycle))
         return self._end_binding(pod, node, problem, begun)

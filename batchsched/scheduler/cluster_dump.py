@@ -48,7 +48,9 @@ async def dump_live_cluster(
     warnings: list[str] = []
     # The reflectors of the scheduler own the list of kinds. StatefulSets have two of them.
     service = SchedulerApp(connection, clock, [Profile()], grouping=grouping or PodGrouperSettings())
-    required = {reflector.resource: reflector.is_required for reflector in reversed(service.reflectors)}
+    required = {
+        reflector.resource: reflector.is_required_for_sessions for reflector in reversed(service.reflectors)
+    }
     kinds = service.grouper.kinds
     for resource, is_required in reversed(required.items()):
         try:

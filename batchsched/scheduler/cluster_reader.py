@@ -55,7 +55,7 @@ def load_offline_cluster(files: ClusterFiles, settings: SessionSettings) -> "Off
         cluster.load_snapshot(files.session.snapshot)
     elif files.dump is not None:
         cluster.load_dump(files.dump)
-    cluster.add_files(files.manifests)
+    cluster.add_objects_from_files(files.manifests)
     return cluster
 
 

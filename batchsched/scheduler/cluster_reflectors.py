@@ -45,4 +45,4 @@ class ClusterReflectors:
             reflectors.append(
                 Reflector(connection, resource, handler, clock, terms=terms, read=handler.decode)
             )
-        return cls((*reflectors, *grouper.reflectors(connection, clock, decoder)), event_handlers)
+        return cls((*reflectors, *grouper.create_reflectors(connection, clock, decoder)), event_handlers)

@@ -201,7 +201,7 @@ class ExplanationWorker:
         self._gate = ExplanationGate(self._is_busy, self._is_current)
         self._worker = PeriodicWorker("explanations", PERIOD_SECONDS, self.clock, self.run_once)
 
-    def record_binding(self, pod: Pod, node: str, problem: str, seconds: float) -> None:
+    def pause_after_binding(self, pod: Pod, node: str, problem: str, seconds: float) -> None:
         """Record the time of a binding; for a short time afterwards, no explanation runs.
 
         This method is a `BindingCallback`.
@@ -220,7 +220,7 @@ class ExplanationWorker:
         def record_decision(profile_scheduler: ProfileScheduler, decision: Decision, took: float) -> None:
             self._last_activity = self.clock.monotonic()
             if self._is_enabled:
-                decision = self._explanations.record_refusals_and_add_explanations(
+                decision = self._explanations.record_refusals_with_known_explanations(
                     profile_scheduler, decision
                 )
             callback(profile_scheduler, decision, took)

@@ -49,7 +49,7 @@ async def create_scheduler_from_cluster(
         async with asyncio.timeout(LIST_TIMEOUT_SECONDS):
             while missing := [reflector for reflector in service.reflectors if not reflector.synced.is_set()]:
                 needed = [
-                    reflector for reflector in missing if reflector.is_required
+                    reflector for reflector in missing if reflector.is_required_for_sessions
                 ]  # the rest is given up by itself
                 # A refused permission does not come back within seconds, so do not wait for it until the timeout.
                 if needed and all(reflector.failures >= MAX_LIST_FAILURES for reflector in needed):

@@ -49,7 +49,7 @@ class Wakeup:
         """The time of the first change since the last wait ended, by the monotonic clock."""
         self._at_once = False
 
-    def signal(self, *, at_once: bool = False) -> None:
+    def signal_cluster_change(self, *, at_once: bool = False) -> None:
         """Signal that the cluster changed; if `at_once` is true, the next session does not wait for further changes."""
         self._at_once |= at_once
         if not self._count:
@@ -168,7 +168,7 @@ class SchedulerLoop:
     def replace_schedulers(self, profile_schedulers: Sequence[ProfileScheduler]) -> None:
         """Replace the schedulers of all profiles as soon as the running session has ended."""
         self._next = tuple(profile_schedulers)
-        self._wakeup.signal()
+        self._wakeup.signal_cluster_change()
 
     async def run(self) -> None:
         """Run sessions (`run_once`) until cancelled. An exception in a session is logged, and the loop continues."""
@@ -237,7 +237,7 @@ class SchedulerLoop:
         if self.is_cache_outdated():  # since the session began
             _LOG.warning("a session is abandoned: its cluster is from before a restore of the API server")
             profile_scheduler.abandon_session(self._clock.steady_now())
-            self._wakeup.signal()
+            self._wakeup.signal_cluster_change()
             return True
         now, seconds = self._clock.steady_now(), self._clock.monotonic() - begun
         await self._cycles.start_cycles(
@@ -245,7 +245,7 @@ class SchedulerLoop:
         )
         # More gangs are active, beyond the session's budget or moved by events: do not wait for the next event.
         if profile_scheduler.queue.pending_pod_counts()["active"]:
-            self._wakeup.signal(at_once=profile_scheduler.is_last_session_full)
+            self._wakeup.signal_cluster_change(at_once=profile_scheduler.is_last_session_full)
         # A hung call still occupies its thread; a renewed scheduler leaves the plugin out.
         if profile_scheduler.runner.hung:
             disabled = (

@@ -106,7 +106,7 @@ class OfflineCluster:
         for envelope, raw in items:
             kind = envelope.api_version, envelope.kind
             for reflector in reflectors[kind]:
-                reflector.handle_json(raw)
+                reflector.add_or_update_from_json(raw)
             if not reflectors[kind]:
                 skipped[kind] += 1
         self.warnings += skipped_kind_warnings(skipped)
@@ -145,14 +145,16 @@ class OfflineCluster:
                 continue
             kind = kinds.by_group_and_name[_kind_name(document.envelope)]
             try:
-                title = document.title(namespaced=True)
+                title = document.kind_and_name(namespaced=True)
                 owner = decode_owner_of_file(kind, bytes(document.raw), document.file, title)
             except InvalidInput as error:
                 self.record_set_aside(error)
                 continue
             ref = owner.ref
             if ref.uid or (ref.group, ref.kind, ref.namespace, ref.name) in with_pods:
-                self.warnings += [f"{document.file}: {owner.title}: {warning}" for warning in owner.warnings]
+                self.warnings += [
+                    f"{document.file}: {owner.kind_and_name}: {warning}" for warning in owner.warnings
+                ]
                 self.service.grouper.members.owners.put_owner(owner)
             elif kind.name != "ReplicaSet" and (
                 kind.name != "StatefulSet" or kind.rule(msgspec.json.decode(document.raw)) is not None
@@ -161,7 +163,9 @@ class OfflineCluster:
                 new.append(document)
             else:
                 unused = owner_and_pod_template_warnings(owner, bytes(document.raw))
-                self.warnings += [f"{document.file}: {owner.title}: {sentence}" for sentence in unused]
+                self.warnings += [
+                    f"{document.file}: {owner.kind_and_name}: {sentence}" for sentence in unused
+                ]
         self.load_snapshot(reading.snapshot)
         self._warn_of_missing_pods(reading)
         self._add(new)
@@ -191,7 +195,7 @@ class OfflineCluster:
                     "no file; remove metadata.uid, and its pods are created in memory"
                 )
 
-    def add_files(self, files: Sequence[Path]) -> None:
+    def add_objects_from_files(self, files: Sequence[Path]) -> None:
         """Add the objects of manifests, and the pods that controllers would create for owners such as Jobs.
 
         An added object replaces an existing object of the same name.

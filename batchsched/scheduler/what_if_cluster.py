@@ -60,7 +60,7 @@ class WhatIfCluster:
     templates: list[dict[str, Any]] = field(init=False, default_factory=list)
     """Objects that state the pods of other objects: the runtimes of TrainJobs."""
 
-    def add_files(self, files: Sequence[Path]) -> None:
+    def add_objects_from_files(self, files: Sequence[Path]) -> None:
         """Add all objects in manifest files to the listed cluster.
 
         Raises:
@@ -118,7 +118,7 @@ class WhatIfCluster:
         ]:
             self._born(manifest, namespaced=external[0].resource.namespaced)
             for reflector in external:
-                reflector.handle_json(msgspec.json.encode(manifest))
+                reflector.add_or_update_from_json(msgspec.json.encode(manifest))
         else:
             self.warnings.append(f"{document.file}: {envelope.kind or 'what has no kind'} is passed over")
 
@@ -132,7 +132,7 @@ class WhatIfCluster:
         if kind.type is Pod:
             self._make_pending(manifest)
         event_handler = self.service.followed.event_handlers[kind.field]
-        event_handler.handle_json(msgspec.json.encode(manifest))
+        event_handler.add_or_update_from_json(msgspec.json.encode(manifest))
         refused = event_handler.set_aside_objects.pop(key, None)
         if refused is not None:
             why = refused.why
@@ -147,7 +147,7 @@ class WhatIfCluster:
         manifest.pop("status", None)
         title = format_kind_and_name(kind.name, meta["namespace"], meta["name"])
         owner = decode_owner_of_file(kind, msgspec.json.encode(manifest), file, title)
-        title = owner.title
+        title = owner.kind_and_name
         _check_pod_counts(manifest, file, title)
         self.warnings += [f"{file}: {title}: {warning}" for warning in owner.warnings]
         shape = kind.rule(manifest)
@@ -160,7 +160,7 @@ class WhatIfCluster:
         _check_templates(shape.parts if shape is not None else (), file, title)
         gangs = _gang_count(shape, manifest) if shape is not None and kind.children is None else 0
         added = sum(child.get("kind") == "Pod" for child in children)
-        self._check_room(added + (gangs * shape.pod_count if shape is not None else 0), file, title)
+        self._check_room(added + (gangs * shape.pod_count_per_gang if shape is not None else 0), file, title)
         self.service.grouper.members.owners.put_owner(owner)
         reference = {
             "apiVersion": kind.api_version,

@@ -33,7 +33,7 @@ class ActiveQueue:
         """Return the namespaces that have a gang or single pod in the active queue."""
         return frozenset(self._heaps)
 
-    def first(self, after_others: Container[str] = ()) -> Entity | None:
+    def first_entity(self, after_others: Container[str] = ()) -> Entity | None:
         """Return the gang or single pod that is first in the order of QueueSort; None if the queue is empty.
 
         Args:

@@ -45,7 +45,7 @@ class EntityHeap:
         """Whether the heap contains no gang and no single pod."""
         return not self._live
 
-    def first(self) -> Entity | None:
+    def first_entity(self) -> Entity | None:
         """Return the gang or single pod with the smallest sort key; None if the heap is empty."""
         entry = self.first_heap_entry()
         return None if entry is None else entry[-1]
@@ -117,13 +117,13 @@ class BackoffQueue:
         self._refused.remove(entity)
         self._erred.remove(entity)
 
-    def first_refused(self) -> Entity | None:
+    def first_refused_entity(self) -> Entity | None:
         """Return the refused gang or single pod with the earliest end of backoff; None if there is none."""
-        return self._refused.first()
+        return self._refused.first_entity()
 
     def pop_expired(self, now: float) -> Iterable[Entity]:
         """Remove and yield the gangs and single pods with expired backoff, in the order of expiry."""
         for heap in (self._refused, self._erred):
-            while (entity := heap.first()) is not None and not is_in_backoff(entity, now):
+            while (entity := heap.first_entity()) is not None and not is_in_backoff(entity, now):
                 heap.remove(entity)
                 yield entity

@@ -243,11 +243,11 @@ class SchedulingQueue:
           after_others: entities in these namespaces come after active entities of the same priority in other
             namespaces.
         """
-        entity = self._active.first(after_others)
+        entity = self._active.first_entity(after_others)
         if entity is None:
             # Source: `popFromBackoffQ` of kube-scheduler. Entities with errors keep their backoff: an error such as a
             # failing API server would repeat at once.
-            entity = self._backoff.first_refused() if early else None
+            entity = self._backoff.first_refused_entity() if early else None
             if entity is None:
                 return None
             self._count(QueueState.ACTIVE, POP_FROM_BACKOFF, len(entity.pods))

@@ -256,7 +256,7 @@ async def _run(options: SchedulerOptions, configuration: BatchSchedulerConfigura
                 on_decision=observation.record_decision,
                 on_explanation=observation.record_explanation,
                 on_forecast=observation.counting.record_forecast_metrics,
-                telemetry=observation.telemetry,
+                telemetry=observation.telemetry_of_profile,
                 recording=configuration.sessions_kept > 0,
                 on_eviction=observation.record_eviction,
                 deployment=lease.lease_key if lease is not None else _identity(),
@@ -265,7 +265,9 @@ async def _run(options: SchedulerOptions, configuration: BatchSchedulerConfigura
             )
 
         background = BackgroundTasks(observation, configuration, options.config)
-        return await ReplicaProcess(connection, clock, lease, make_scheduler_app, background.run).run()
+        return await ReplicaProcess(
+            connection, clock, lease, make_scheduler_app, background.run_during_block
+        ).run()
 
 
 def _lease(
@@ -281,7 +283,9 @@ def _lease(
         renew=parse_duration(election.renew_deadline),
         retry=parse_duration(election.retry_period),
     )
-    return LeaderElector(connection, clock, (namespace or connection.namespace, name), _identity(), terms)
+    return LeaderElector(
+        connection, clock, (namespace or connection.own_pod_namespace, name), _identity(), terms
+    )
 
 
 def _identity() -> str:
@@ -312,7 +316,7 @@ class BackgroundTasks:
     file: Path | None
 
     @asynccontextmanager
-    async def run(self, service: SchedulerApp) -> AsyncIterator[None]:
+    async def run_during_block(self, service: SchedulerApp) -> AsyncIterator[None]:
         """Return a context manager that starts the background tasks and stops them at the end of its block.
 
         Raises:
@@ -349,7 +353,7 @@ class BackgroundTasks:
             service.reconfigure(
                 configuration.profiles, configuration.sessions_kept > 0, configuration.explanations
             )
-            self.observation.sessions.resize(configuration.sessions_kept)
+            self.observation.sessions.set_max_sessions(configuration.sessions_kept)
 
         metrics.reload_ok.set(1)
         return ConfigReloader(self.file, self.configuration, apply_configuration, service.clock, count_reload)

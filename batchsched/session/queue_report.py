@@ -156,7 +156,7 @@ class _QueueReporter:
         self._now = now
         self._tables = tables = SessionTables(snapshot, standard_registry().create_pipeline(profile), pause)
         pause()
-        tables.refresh()
+        tables.update_pending_gangs_and_indexes()
         pause()
         self._gangs = [gang for gang in map(tables.pending_gang, self._waiting()) if gang.parts]
         chosen = QueueSharingPolicies(tables.queues, profile.queue_policy)

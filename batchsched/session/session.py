@@ -170,8 +170,8 @@ class Session:
         """
         tables = self.tables
         tables.set_time(now)
-        tables.refresh()
-        tables.pipeline.extenders.begin_session()
+        tables.update_pending_gangs_and_indexes()
+        tables.pipeline.extenders.forget_extender_failures()
         tables.pipeline.timings = PluginCallSampler(telemetry, seed)
         # Usage decays up to the start of the session; what the session itself places counts from its end.
         self._order.update_decayed_usage(now)

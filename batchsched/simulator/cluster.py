@@ -158,7 +158,7 @@ class SimulatedCluster:
         self._nodes = workload.cluster.nodes
         self.scheduler = scheduler(workload.cluster)
         self.recorder = UsageRecorder(self._nodes)
-        self._permanent_pods = [pod for pod in workload.cluster.pods if pod.node]
+        self._permanent_pods = [pod for pod in workload.cluster.pods if pod.node_name]
         self.recorder.add_cluster_usage(self._permanent_pods)
         self.gangs = tuple(
             SimulatedGang(number, arrival, self.recorder.count_gpus(arrival.pods))
@@ -180,8 +180,8 @@ class SimulatedCluster:
     def add_gang(self, gang: SimulatedGang, now: int) -> bool:
         """Add an arriving gang to the cluster; return True if it runs already (its minimum is bound)."""
         arrival = gang.arrival
-        gang.bound = {pod.key: pod for pod in arrival.pods if pod.node}
-        gang.pending = {pod.key: pod for pod in arrival.pods if not pod.node}
+        gang.bound = {pod.key: pod for pod in arrival.pods if pod.node_name}
+        gang.pending = {pod.key: pod for pod in arrival.pods if not pod.node_name}
         self._present[gang.number] = gang
         self._gang_of_pending |= dict.fromkeys(gang.pending, gang)
         groups = () if arrival.group is None else (arrival.group,)
@@ -314,11 +314,11 @@ class SimulatedCluster:
         self._down.add(node)
         self.failures += 1
         for gang in self._present.values():
-            if any(pod.node == node for pod in gang.bound.values()):
+            if any(pod.node_name == node for pod in gang.bound.values()):
                 self._lose(gang, gang.bound.keys(), now)
-        lost = [pod for pod in self._permanent_pods if pod.node == node]
+        lost = [pod for pod in self._permanent_pods if pod.node_name == node]
         self.recorder.add_cluster_usage(lost, -1)
-        self._permanent_pods = [pod for pod in self._permanent_pods if pod.node != node]
+        self._permanent_pods = [pod for pod in self._permanent_pods if pod.node_name != node]
         self._set_nodes(lost)
 
     def repair_node(self, node: str) -> None:

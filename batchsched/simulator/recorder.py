@@ -62,7 +62,7 @@ class UsageRecorder:
         devices: dict[str, int] = {}
         counts: dict[str, int] = {}
         for pod in pods:
-            node = pod.node
+            node = pod.node_name
             devices[node] = devices.get(node, 0) + self.count_gpus((pod,))
             counts[node] = counts.get(node, 0) + 1
         chosen = devices if any(devices.values()) else counts

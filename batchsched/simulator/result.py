@@ -208,7 +208,7 @@ class RunResult:
             utilisation=self._utilisation(),
         )
 
-    def without_detail(self) -> "RunResult":
+    def without_placements_and_series(self) -> "RunResult":
         """Return a copy without placements and time series, which has the same summary metrics."""
         gangs = tuple(replace(gang, placements=()) for gang in self.gangs)
         series = ClusterSeries((), {}, {}, (), ())

@@ -30,7 +30,7 @@ from batchsched.api.core.pod import (
 )
 from batchsched.api.crd.base import CustomMeta
 from batchsched.api.crd.podgroup import DEFAULT_QUEUE, PodGroup, PodGroupSpec
-from batchsched.api.queue_access import QueueAccess, stated_queue
+from batchsched.api.queue_access import QueueAccess, stated_queue_name
 from batchsched.api.snapshot import Snapshot
 from batchsched.errors import InvalidInput
 
@@ -214,7 +214,7 @@ def workload_of_snapshot(
         key = f"{pod.namespace}/{pod.labels.get(POD_GROUP_LABEL, '')}"
         if key in groups:
             pods_of[key].append(pod)
-        elif pod.node and pod.spec.scheduler_name != scheduler_name:
+        elif pod.node_name and pod.spec.scheduler_name != scheduler_name:
             lasting.append(pod)
         else:
             alone.append(pod)
@@ -234,7 +234,7 @@ def _cluster_without_gangs(snapshot: Snapshot, lasting: Sequence[Pod]) -> Snapsh
     What earlier sessions decided about gangs is left out, except the devices that they reserved for bound pods: the
     claims of these pods do not show the devices yet.
     """
-    bound = {pod.key for pod in snapshot.pods if pod.node}
+    bound = {pod.key for pod in snapshot.pods if pod.node_name}
     return replace(
         snapshot,
         pods=tuple(lasting),
@@ -250,10 +250,10 @@ def _cluster_without_gangs(snapshot: Snapshot, lasting: Sequence[Pod]) -> Snapsh
 def _present_gang(
     group: PodGroup | None, pods: list[Pod], access: QueueAccess, begin: int, runtime: int
 ) -> GangArrival:
-    queue = stated_queue(group, pods[0]) or access.default_queue(pods[0].namespace)
+    queue = stated_queue_name(group, pods[0]) or access.default_queue_name(pods[0].namespace)
     expected_runtime = group.spec.expected_runtime_seconds if group is not None else None
     whole = runtime if expected_runtime is None else expected_runtime
-    bound = [pod for pod in pods if pod.node]
+    bound = [pod for pod in pods if pod.node_name]
     if bound:
         present = GangArrival(begin, whole, group, tuple(pods), queue)
         if len(bound) < present.min_member:

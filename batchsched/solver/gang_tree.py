@@ -68,16 +68,18 @@ class SubgroupTreeNode:
         return self.need == 0 and running >= self.min_children
 
     @cached_property
-    def pods(self) -> int:
+    def pending_pod_count(self) -> int:
         """The number of pending pods of the gang or subgroup and of all subgroups below it."""
-        return sum(self.counts) + sum(child.pods for child in self.children)
+        return sum(self.counts) + sum(child.pending_pod_count for child in self.children)
 
     @cached_property
     def fewest_pods_to_run(self) -> int:
         """The fewest pods to place so that the gang or subgroup runs; more than `pods` if it cannot run."""
         below = sorted(child.fewest_pods_to_run for child in self.children)[: self.min_children]
         own = self.round_up_to_complete_slices(self.need) if self.slice_size and self.need else self.need
-        return max(own, sum(below)) if self.children or sum(self.counts) >= own else self.pods + own
+        return (
+            max(own, sum(below)) if self.children or sum(self.counts) >= own else self.pending_pod_count + own
+        )
 
     @cached_property
     def all_classes(self) -> tuple[int, ...]:

@@ -88,7 +88,7 @@ def iterate_filled_tiers(packing: Packing) -> Iterator[int]:
                 packing.place_equal_single_pod_gangs(run)
                 continue
             for gang in run:
-                packing.place_gang(gang)
+                packing.place_minimum_of_gang(gang)
         # Elastic pods come after all minimums of the tier, so that they do not take the room of a minimum.
         for gang in order[start:end]:
             packing.place_elastic_pods(gang)

@@ -113,7 +113,7 @@ class PlacedPodCounts:
         """
         self._stale |= length < self._read
 
-    def refresh(self) -> None:
+    def update_counts_from_trail(self) -> None:
         """Bring the table of placed pods up to date with the changes of the packing."""
         if self._stale:
             # Fresh zero pages are cheaper than clearing: most pages are never written.
@@ -233,7 +233,7 @@ class RelocationNeighbourhood:
     def _sources(self, request: CapacityRequest, move: RelocationMove) -> IntArray:
         """Nodes where the class fits once the pods of the move have left."""
         room, class_index = self._packing.room, request.class_index
-        self._placed.refresh()
+        self._placed.update_counts_from_trail()
         counts = self._placed.by_class[move.class_index]
         nodes = request.nodes
         sources: IntArray = (
@@ -275,7 +275,7 @@ class ClearingNeighbourhood:
         device = room.slots.device_of[class_index]
         if device < 0:
             return
-        self._placed.refresh()
+        self._placed.update_counts_from_trail()
         goal = request.missing_pods - _admitted(self._packing, request)
         usable = room.permitted_nodes(class_index)
         if request.nodes is not None:
@@ -313,9 +313,9 @@ class ClearingNeighbourhood:
 
 
 def _small_first(packing: Packing) -> IntArray:
-    """Classes by the dominant share of one pod, the smallest first."""
-    slots = packing.room.slots
-    sizes = np.array([slots.dominant_share(c) for c in range(len(packing.problem.classes.count))])
+    """Classes by the largest share of an average node that one pod requests, the smallest first."""
+    share = packing.room.slots.largest_share_of_average_node
+    sizes = np.array([share(c) for c in range(len(packing.problem.classes.count))])
     return np.argsort(sizes, kind="stable")
 
 
@@ -333,7 +333,7 @@ def _allowed_nodes(packing: Packing, class_index: int) -> IntArray | None:
         subgroup == NONE or problem.subgroups.required[subgroup] == NONE
     ):
         return None
-    return packing.allowed_nodes(class_index)
+    return packing.nodes_of_chosen_domains(class_index)
 
 
 PASSES: Final = (False, True, True, True)
@@ -429,11 +429,11 @@ class SwapNeighbourhood:
         into = sources[enough[:pairs]]
         if into.size:
             room.change_placed_pods_unchecked(class_index, into, np.ones(len(into), np.int64))
-            placed.refresh()
+            placed.update_counts_from_trail()
         return len(into)
 
     def _refresh(self) -> None:
-        self._placed.refresh()
+        self._placed.update_counts_from_trail()
         if self._rebuilds != self._placed.rebuilds:
             self._exhausted.clear()
             self._rebuilds = self._placed.rebuilds
@@ -505,7 +505,7 @@ class SwapNeighbourhood:
             self._packing.room.change_placed_pods_unchecked(
                 class_index, nodes, np.concatenate([-step[own], step[own]])
             )
-        self._placed.refresh()
+        self._placed.update_counts_from_trail()
 
 
 class RepackingNeighbourhood:
@@ -517,7 +517,7 @@ class RepackingNeighbourhood:
 
     def propose_moves(self, request: CapacityRequest) -> Iterator[Repacking]:
         """Yield one new placement of pods on a few nodes, if more of the requested pods fit with it."""
-        self._placed.refresh()
+        self._placed.update_counts_from_trail()
         admitted = _admitted(self._packing, request)
         repacking = self._repacking.find_repacking(
             request.class_index, admitted, request.nodes, self._placed.by_class

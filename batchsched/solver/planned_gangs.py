@@ -73,7 +73,7 @@ def _place_all(subset: GangSubsetProblem, budget: CpSatBudget, units: float) -> 
         bound=objective_upper_bounds_by_tier(subset.problem),
         stage="exact",
     )
-    return subset.to_whole_problem(solution)
+    return subset.to_solution_of_whole_problem(solution)
 
 
 def _add_others(problem: Problem, solution: Solution) -> Solution:
@@ -83,4 +83,4 @@ def _add_others(problem: Problem, solution: Solution) -> Solution:
         problem.gangs.allowed & (~solution.taken | (count_pods_still_required(problem) == 0))
     )
     part = NeighbourhoodProblem(problem, solution, GangNeighbourhood(rest, complete=False))
-    return part.to_whole_problem(solution, solve_greedy(part.problem))
+    return part.to_solution_of_whole_problem(solution, solve_greedy(part.problem))

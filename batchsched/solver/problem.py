@@ -172,7 +172,7 @@ class ProblemNodes:
         partitions = tuple(partition[nodes] for partition in self.partitions)
         return ProblemNodes(self.free[nodes], self.capacity[nodes], self.levels[:, nodes], partitions)
 
-    def concatenate(self, other: "ProblemNodes") -> "ProblemNodes":
+    def append_nodes(self, other: "ProblemNodes") -> "ProblemNodes":
         """Return a table with these nodes, followed by the nodes of `other`.
 
         Both tables have the same levels and partitions.
@@ -204,7 +204,7 @@ class ProblemClassKinds(ProblemTable):
         """
         return ProblemClassKinds(self.mask[:, nodes], self.score[:, nodes])
 
-    def concatenate(self, other: "ProblemClassKinds") -> "ProblemClassKinds":
+    def append_nodes(self, other: "ProblemClassKinds") -> "ProblemClassKinds":
         """Return a table with the results for the nodes of this table, followed by those of `other`.
 
         Both tables have the same kinds.

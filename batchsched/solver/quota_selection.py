@@ -65,7 +65,7 @@ class GangSubsetProblem:
         result[: len(values)] = values
         return result
 
-    def to_whole_problem(self, solution: Solution) -> Solution:
+    def to_solution_of_whole_problem(self, solution: Solution) -> Solution:
         """Return a solution of the restricted problem as a solution of the whole problem. No other gang gets a pod."""
         taken = count_pods_still_required(self.whole) == 0
         taken[self.gangs] = solution.taken
@@ -129,7 +129,7 @@ def solve_by_quotas(packing: Packing, budget: SolverBudget, seed: int, floor: So
         return None
     contended: BoolArray = np.asarray(problem.quotas.covers[binding].any(axis=0))
     subset = build_gang_subset_problem(merge_into_one_node(problem), contended)
-    choice = subset.to_whole_problem(solve_exact(subset.problem, most, seed))
+    choice = subset.to_solution_of_whole_problem(solve_exact(subset.problem, most, seed))
     # Without a proof, another selection may be better: the tiered model decides then.
     if compare_objectives_by_tier(choice.bound, choice.objective):
         return None

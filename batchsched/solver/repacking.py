@@ -155,7 +155,7 @@ class RepackingSearch:
         if problem.gangs.required[gang] != NONE or (
             subgroup != NONE and problem.subgroups.required[subgroup] != NONE
         ):
-            inside = packing.allowed_nodes(class_index)
+            inside = packing.nodes_of_chosen_domains(class_index)
             allowed = allowed & (np.isin(window, inside) if inside is not None else True)
         most = int(problem.classes.count[class_index])
         return count_pods_that_fit(packing.room.slots.demand[class_index], free, most) * allowed

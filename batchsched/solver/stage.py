@@ -45,7 +45,7 @@ PLANNED_SHARE: Final = 0.25
 """Share of the rounds' budget that these calls may spend in addition."""
 
 
-def solve(
+def solve_problem(
     problem: Problem,
     budget: SolverBudget,
     seed: int = 0,
@@ -85,7 +85,7 @@ def solve(
     if beyond.any() and not (problem.rows or problem.cuts or problem.ordered):
         subset = build_gang_subset_problem(admissible, ~beyond)
         own = None if start is None else start.restrict_to_classes(subset.classes, len(problem.classes.count))
-        answer = subset.to_whole_problem(
+        answer = subset.to_solution_of_whole_problem(
             _solved_from_start(subset.problem, budget, seed, telemetry, own, workers)
         )
     else:

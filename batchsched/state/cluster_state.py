@@ -32,7 +32,13 @@ from batchsched.api.snapshot import OBJECT_KINDS, Snapshot
 from batchsched.state.group_trees import GroupTrees
 from batchsched.state.podgroup_state import GangIndex, GangPods
 from batchsched.state.queue_usage import QueueUsageTally
-from batchsched.state.store import MAX_UNREAD, ChangeReader, Store, Tombstones, are_equal_for_scheduling
+from batchsched.state.store import (
+    MAX_UNREAD,
+    ChangeReader,
+    SortedObjectStore,
+    Tombstones,
+    are_equal_for_scheduling,
+)
 
 PODS: Final = "pods"
 NODES: Final = "nodes"
@@ -130,7 +136,9 @@ class ClusterState:
         self._max_unread = max_unread
         # Weak references, so that a reader ends with its scheduler. A WeakSet takes longer to iterate.
         self._readers: list[ReferenceType[ChangeReader]] = []
-        self._stores: dict[str, Store[Any]] = {kind.field: Store() for kind in OBJECT_KINDS}
+        self._stores: dict[str, SortedObjectStore[Any]] = {
+            kind.field: SortedObjectStore() for kind in OBJECT_KINDS
+        }
         self._versions: dict[tuple[str, str], int] = {}
         self._tombstones = Tombstones()
         self._statuses: dict[tuple[str, str], tuple[str, BaseModel]] = {}
@@ -237,7 +245,7 @@ class ClusterState:
                 self.gangs.record_finished_pod(pod)
             return
         assumption = self._assumed.get(key)
-        if assumption is not None and not pod.node:
+        if assumption is not None and not pod.node_name:
             if present is None or not are_equal_for_scheduling(present, pod):
                 self._api_pods[key] = pod
                 self._show(PODS, key, self._placements.bound_copy(pod, assumption.node))
@@ -295,7 +303,7 @@ class ClusterState:
 
     # Assumed pods
 
-    def assume(self, key: str, node: str, now: float, uid: str = "") -> bool:
+    def assume_pod(self, key: str, node: str, now: float, uid: str = "") -> bool:
         """Assume that a pending pod is bound to a node, before the API server confirms it.
 
         Args:
@@ -310,7 +318,7 @@ class ClusterState:
           assumed or another pod of the same name, or the node is deleted.
         """
         pod: Pod | None = self._stores[PODS].get(key)
-        if pod is None or pod.node or pod.terminating or node not in self._stores[NODES]:
+        if pod is None or pod.node_name or pod.terminating or node not in self._stores[NODES]:
             return False
         if uid and pod.metadata.uid and uid != pod.metadata.uid:
             return False
@@ -388,14 +396,14 @@ class ClusterState:
         pod: Pod | None = self._stores[PODS].get(key)
         return (
             pod is not None
-            and bool(pod.node)
+            and bool(pod.node_name)
             and key not in self._assumed
             and (not uid or uid == pod.metadata.uid)
         )
 
     # Reading
 
-    def subscribe(self) -> ChangeReader:
+    def create_change_reader(self) -> ChangeReader:
         """Return a new reader of the changes of this cluster state."""
         reader = ChangeReader(self._stores, self._max_unread)
         self._readers = [present for present in self._readers if present() is not None]
@@ -410,7 +418,7 @@ class ClusterState:
 
     def queue_of_gang(self, gang: GangPods) -> str:
         """Return the queue to which a gang belongs at present."""
-        return gang.stated_queue or self.queue_access().default_queue(gang_namespace(gang.identity))
+        return gang.stated_queue or self.queue_access().default_queue_name(gang_namespace(gang.identity))
 
     def count_objects(self, field: str) -> int:
         """Return the number of objects in one field of Snapshot, such as `pods`."""

@@ -56,13 +56,13 @@ class StateComparison:
     overdue: tuple[AssumedPod, ...] = ()
 
     @property
-    def is_equal(self) -> bool:
+    def has_no_differences(self) -> bool:
         """Whether the cluster state and the API server agree."""
         return not (self.missing or self.redundant or self.differing or self.overdue)
 
     def text(self) -> str:
         """Return the comparison as text, with one line for each difference."""
-        if self.is_equal:
+        if self.has_no_differences:
             return "the cache agrees with the API"
         lines = [f"missing in the cache: {name}" for name in self.missing]
         lines += [f"redundant in the cache: {name}" for name in self.redundant]
@@ -214,8 +214,8 @@ def dump_state(snapshot: Snapshot, assumed: Sequence[AssumedPod] = ()) -> StateD
     node_by_name = {node.name: node for node in snapshot.nodes}
     pods_by_node: dict[str, list[Pod]] = {name: [] for name in node_by_name}
     for pod in snapshot.pods:
-        if pod.node:
-            pods_by_node.setdefault(pod.node, []).append(pod)
+        if pod.node_name:
+            pods_by_node.setdefault(pod.node_name, []).append(pod)
     assumed_keys = {one.pod for one in assumed}
     nodes = []
     for name in sorted(pods_by_node):
@@ -231,7 +231,7 @@ def dump_state(snapshot: Snapshot, assumed: Sequence[AssumedPod] = ()) -> StateD
                 assumed=tuple(key for key in keys if key in assumed_keys),
             )
         )
-    return StateDump(tuple(nodes), tuple(sorted(pod.key for pod in snapshot.pods if not pod.node)))
+    return StateDump(tuple(nodes), tuple(sorted(pod.key for pod in snapshot.pods if not pod.node_name)))
 
 
 def _sum(pods: Sequence[Pod]) -> dict[str, int]:

@@ -51,19 +51,19 @@ class GroupTrees:
         self._roots: dict[tuple[bool, str], str] = {}
         """The root of each group."""
 
-    def put(self, origin: int, group: TreeGroup) -> TreeChangeEffects:
+    def put_group(self, origin: int, group: TreeGroup) -> TreeChangeEffects:
         """Add or replace a PodGroup or CompositePodGroup in its tree; return the gangs and PodGroups that changed."""
         self._by_origin.setdefault(origin, {})[_address(group)] = group
         return self._update({_address(group)})
 
-    def remove(self, origin: int, key: str, *, is_composite: bool) -> TreeChangeEffects:
+    def remove_group(self, origin: int, key: str, *, is_composite: bool) -> TreeChangeEffects:
         """Remove a PodGroup or CompositePodGroup from its tree; return the gangs and PodGroups that changed."""
         address = (is_composite, key)
         if self._by_origin.get(origin, {}).pop(address, None) is None:
             return TreeChangeEffects({}, frozenset())
         return self._update({address})
 
-    def replace(self, origin: int, listed: Iterable[TreeGroup]) -> TreeChangeEffects:
+    def replace_groups_of_origin(self, origin: int, listed: Iterable[TreeGroup]) -> TreeChangeEffects:
         """Replace all groups of one kind and API version by a new list; return the gangs and PodGroups that changed."""
         before = self._by_origin.get(origin, {})
         after = {_address(group): group for group in listed}
@@ -75,7 +75,7 @@ class GroupTrees:
         group = self._pod_groups.get(pod_group)
         if group is None:
             return None
-        return self._roots[False, pod_group].rpartition("/")[2], group.subgroup
+        return self._roots[False, pod_group].rpartition("/")[2], group.converted_subgroup_name
 
     def with_gang_labels(self, pod: Pod) -> Pod:
         """Return a pod with the labels of its gang and subgroup if its PodGroup is in a tree; otherwise the pod itself.

@@ -15,8 +15,8 @@ from weakref import ReferenceType, ref
 from batchsched.api.core.pod import SCHEDULER_NAME, SUB_GROUP_LABEL, Pod
 from batchsched.api.core.requests import status_may_override_requests
 from batchsched.api.crd.podgroup import PodGroup
-from batchsched.api.gang import gang_identity, gang_namespace, is_single_pod
-from batchsched.api.queue_access import stated_queue
+from batchsched.api.gang import gang_identity, gang_namespace, is_single_pod_identity
+from batchsched.api.queue_access import stated_queue_name
 from batchsched.state.queue_usage import QueueUsageTally
 
 RUNNING: Final = "Running"
@@ -73,7 +73,7 @@ class GangPods:
         Of several pods, the first by name counts.
         """
         pods = self.bound or self.pending
-        return stated_queue(self.group, pods[min(pods)] if pods and self.group is None else None)
+        return stated_queue_name(self.group, pods[min(pods)] if pods and self.group is None else None)
 
     @property
     def has_pending_pods_and_lacks_minimum(self) -> bool:
@@ -94,7 +94,7 @@ class GangPods:
         return succeeded, len(self.finished) - succeeded
 
 
-def count_missing_pods(group: PodGroup | None, placed: Iterable[Pod]) -> int:
+def count_pods_missing_for_minimum(group: PodGroup | None, placed: Iterable[Pod]) -> int:
     """Return how many more pods must be placed until a gang and each of its subGroups reach their minMember.
 
     Args:
@@ -105,7 +105,7 @@ def count_missing_pods(group: PodGroup | None, placed: Iterable[Pod]) -> int:
 
 
 def _missing_members(group: PodGroup | None, placed: Mapping[str, int]) -> int:
-    """As `count_missing_pods`, for the number of placed pods by subGroup."""
+    """As `count_pods_missing_for_minimum`, for the number of placed pods by subGroup."""
     missing = max(0, (group.effective_min_member if group is not None else 1) - sum(placed.values()))
     if group is None or not group.spec.sub_groups:
         return missing
@@ -181,7 +181,7 @@ class GangIndex:
         """Return the pods of a gang, or None if the gang has neither a PodGroup nor pods."""
         return self._gangs.get(identity)
 
-    def subscribe(self) -> ChangedGangsReader:
+    def create_changed_gangs_reader(self) -> ChangedGangsReader:
         """Return a new reader of the identities of changed gangs. Its first `read_changed_gangs` returns all gangs."""
         reader = ChangedGangsReader(self._gangs)
         self._readers = [present for present in self._readers if present() is not None]
@@ -224,10 +224,10 @@ class GangIndex:
         gang = self._gangs.get(identity)
         if before is not None and after is not None and _counts_alike(before, after):
             if gang is not None:
-                (gang.bound if after.node else gang.pending)[key] = after
+                (gang.bound if after.node_name else gang.pending)[key] = after
                 self._changed(gang)
             return
-        if gang is None and after is not None and not (after.node and is_single_pod(identity)):
+        if gang is None and after is not None and not (after.node_name and is_single_pod_identity(identity)):
             gang = self._gang(identity)
         group = gang.group if gang is not None else None
         if before is not None:
@@ -246,8 +246,8 @@ class GangIndex:
         if before is not None and key not in gang.in_flight:
             self._count_accepted(gang, before, -1)
         gang.in_flight.discard(key)
-        if after is not None and not (after.node and is_single_pod(gang.identity)):
-            (gang.bound if after.node else gang.pending)[key] = after
+        if after is not None and not (after.node_name and is_single_pod_identity(gang.identity)):
+            (gang.bound if after.node_name else gang.pending)[key] = after
             # Another pod of the same name takes the place of the finished one.
             gang.finished.pop(key, None)
             self._gang_of_finished.pop(key, None)
@@ -255,7 +255,7 @@ class GangIndex:
                 gang.assumed.add(key)
             if in_flight:
                 gang.in_flight.add(key)
-            elif after.node:
+            elif after.node_name:
                 self._count_accepted(gang, after, 1)
         self._changed(gang)
 
@@ -308,7 +308,7 @@ class GangIndex:
         identity, succeeded = gang_identity(pod), pod.status.phase == SUCCEEDED
         # The kubelet reports Failed or Succeeded also for a pod that is evicted. Such a pod was stopped, not finished,
         # and its gang is pending again.
-        if is_single_pod(identity) or pod.terminating:
+        if is_single_pod_identity(identity) or pod.terminating:
             return
         gang = self._gang(identity)
         if gang.finished.get(pod.key) is not succeeded:

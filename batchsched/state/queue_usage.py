@@ -17,7 +17,7 @@ from typing import Final
 from batchsched.api.core.pod import POD_GROUP_LABEL, QUEUE_LABEL, Pod
 from batchsched.api.core.requests import pod_requests, status_may_override_requests
 from batchsched.api.crd.podgroup import PodGroup
-from batchsched.api.queue_access import QueueAccess, stated_queue
+from batchsched.api.queue_access import QueueAccess, stated_queue_name
 
 POD_COUNT: Final = "pods"
 """Resource name under which pods themselves are counted, as nodes offer it."""
@@ -89,21 +89,21 @@ class QueueUsageTally:
         access = self._access()
         by_queue: dict[str, Counter[str]] = {}
         for (named_queue, namespace), amounts in amounts_by_origin.items():
-            queue = named_queue or access.default_queue(namespace)
+            queue = named_queue or access.default_queue_name(namespace)
             if not selected_only or access.allows_namespace(queue, namespace):
                 by_queue.setdefault(queue, Counter()).update(amounts)
         return by_queue
 
     def add_pod(self, pod: Pod, pod_group: PodGroup | None) -> None:
         """Add the requests of a pod to the sums of its queue."""
-        self._change(pod, stated_queue(pod_group, pod), 1)
+        self._change(pod, stated_queue_name(pod_group, pod), 1)
 
     def remove_pod(self, pod: Pod, pod_group: PodGroup | None) -> None:
         """Subtract the requests of a pod from the sums of its queue.
 
         The arguments must equal those with which `add_pod` was called for the pod.
         """
-        self._change(pod, stated_queue(pod_group, pod), -1)
+        self._change(pod, stated_queue_name(pod_group, pod), -1)
 
     def move_pods_to_their_queue(
         self, pods: Iterable[Pod], before: PodGroup | None, after: PodGroup | None
@@ -133,9 +133,9 @@ class QueueUsageTally:
 
     def _change(self, pod: Pod, queue: str, sign: int) -> None:
         # No session places a pending pod that terminates, so its requests are no demand.
-        if not counts_against_queue(pod, self._scheduler_names) or (pod.terminating and not pod.node):
+        if not counts_against_queue(pod, self._scheduler_names) or (pod.terminating and not pod.node_name):
             return
-        by_origin, origin = (self._allocated if pod.node else self._requested), (queue, pod.namespace)
+        by_origin, origin = (self._allocated if pod.node_name else self._requested), (queue, pod.namespace)
         amounts = by_origin.get(origin)
         if amounts is None:
             amounts = by_origin[origin] = Counter()

@@ -21,7 +21,7 @@ def requests_unless_spec_too_large(pod: Pod) -> Mapping[str, int]:
     Raises:
       InvalidQuantity: an amount is not a quantity.
     """
-    return {} if not pod.node and describe_exceeded_field_limit(pod.spec) else pod_requests(pod)
+    return {} if not pod.node_name and describe_exceeded_field_limit(pod.spec) else pod_requests(pod)
 
 
 class ResourceColumnNames:

@@ -16,7 +16,7 @@ MAX_TOMBSTONES: Final = 16_384
 """Uids that are remembered. Events of one kind come in order, so a late event is late by a few events only."""
 
 
-class Store(Generic[T]):
+class SortedObjectStore(Generic[T]):
     """The objects of one kind by `namespace/name`, sorted by this key when they are read.
 
     A list of the API server is sorted by key, while the order of events has no meaning. `sorted_objects` costs
@@ -173,7 +173,7 @@ class ChangeReader:
 
     __slots__ = ("__weakref__", "_max_unread", "_stores", "_unread")
 
-    def __init__(self, stores: Mapping[str, Store[Any]], max_unread: int = MAX_UNREAD) -> None:
+    def __init__(self, stores: Mapping[str, SortedObjectStore[Any]], max_unread: int = MAX_UNREAD) -> None:
         self._stores = stores
         self._max_unread = max_unread
         # None after too many changes. Without objects there is nothing that a Snapshot could show.

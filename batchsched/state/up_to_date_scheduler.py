@@ -66,7 +66,7 @@ class UpToDateScheduler:
         self._min_followed_changes = min_followed_changes
         self._followed = 0
         self._scheduler: Scheduler | None = None
-        self._changes = cache.subscribe()
+        self._changes = cache.create_change_reader()
         self._resources = ResourceColumnNames(Snapshot())
 
     def updated_scheduler(self, held: tuple[HeldGang, ...] = ()) -> Scheduler:

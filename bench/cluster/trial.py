@@ -174,7 +174,7 @@ class _Watch:
 
     def set_object_aside(self, item: bytes, problem: FieldError) -> None:
         why = SetAside("", "Pod", problem.field, problem.message)
-        self.set_aside_objects[why.problem] = SetAsideObject(why, "", "", "")
+        self.set_aside_objects[why.field_and_message] = SetAsideObject(why, "", "", "")
 
 
 def run(

@@ -59,8 +59,8 @@ def by_point(snapshot: Snapshot, pipeline: Pipeline, pods: int) -> tuple[Seconds
     """
     clocks = Clocks(pipeline)
     tables = SessionTables(snapshot, pipeline)
-    tables.refresh()
-    waiting = [pod for pod in snapshot.pods if not pod.node][: pods + 1]
+    tables.update_pending_gangs_and_indexes()
+    waiting = [pod for pod in snapshot.pods if not pod.node_name][: pods + 1]
     pod_class = tables.classes.pod_class_of(waiting[0], 0)
     standing = PodClassResults()
     cold: Seconds = {}

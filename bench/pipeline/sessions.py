@@ -40,7 +40,7 @@ def session(cluster: Snapshot, *, forgetful: bool = False) -> MeasuredSession:
     sessions = Session(cluster, PODWISE)
     if forgetful:
         sessions.tables.result_cache = Forgetful(sessions.tables.node_table)
-    sessions.tables.refresh()
+    sessions.tables.update_pending_gangs_and_indexes()
     start = time.process_time()
     decision = sessions.decide(NOW, 0)
     return MeasuredSession(time.process_time() - start, decision)
@@ -62,9 +62,9 @@ def of_a_class(workload: Workload, nodes: int, pods: int, seed: int) -> float:
     cluster = snapshot(workload, nodes, pods, seed)
     sessions = Session(cluster, PODWISE)
     tables = sessions.tables
-    tables.refresh()
+    tables.update_pending_gangs_and_indexes()
     FeasibleNodesByPodClass(tables).feasible_nodes_of(
-        tables.classes.pod_class_of(next(pod for pod in cluster.pods if not pod.node), -1)
+        tables.classes.pod_class_of(next(pod for pod in cluster.pods if not pod.node_name), -1)
     )
     waiting = [members for members in tables.gangs.values() if members.pending]
     start = time.process_time()

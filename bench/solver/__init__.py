@@ -18,7 +18,7 @@ from batchsched.runner.session_runner import shared_solver_processes
 from batchsched.solver.greedy import solve_greedy, solve_like_other_batch_schedulers
 from batchsched.solver.objective import compare_solutions
 from batchsched.solver.problem import Problem, Solution, SolverBudget
-from batchsched.solver.stage import solve
+from batchsched.solver.stage import solve_problem
 from bench.solver.budgets import BudgetRow, lost_objectives, plot_budgets, show_budgets
 from bench.solver.instances import Instance, fill_lean, fill_noisy, generate, partitioned, uncontended
 from bench.solver.manifests import write
@@ -100,7 +100,7 @@ def measure(options: argparse.Namespace, seed: int) -> Measured:
     watch = Stopwatch()
     cpu, wall = time.process_time(), time.perf_counter()
     budget = SolverBudget(deterministic=options.budget, rounds=options.rounds)
-    final = solve(problem, budget, 0, watch, shared_solver_processes(options.workers))
+    final = solve_problem(problem, budget, 0, watch, shared_solver_processes(options.workers))
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     first = solve_greedy(problem)

@@ -13,7 +13,7 @@ from typing import Final
 from batchsched.solver.exact import solve_exact
 from batchsched.solver.objective import TIER_TOLERANCE, compare_objectives_by_tier
 from batchsched.solver.problem import Problem, Solution, SolverBudget
-from batchsched.solver.stage import solve
+from batchsched.solver.stage import solve_problem
 from bench.solver.problems import to_problem
 from bench.solver.small import small
 
@@ -63,8 +63,8 @@ class Compared:
 def compare_with_optimum(seed: int, units: float = LONG_RUN_UNITS) -> Compared:
     """Solve a small instance as a session does, by the tiered stage alone, and to the optimum."""
     problem = to_problem(small(seed))
-    session = solve(problem, SolverBudget(guard_seconds=GUARD_SECONDS))
-    tiered = solve(problem, SolverBudget(guard_seconds=GUARD_SECONDS, exact_variables=0))
+    session = solve_problem(problem, SolverBudget(guard_seconds=GUARD_SECONDS))
+    tiered = solve_problem(problem, SolverBudget(guard_seconds=GUARD_SECONDS, exact_variables=0))
     # The session may end at its own bounds; those that are compared come from the exact model alone.
     optimum = find_optimum(problem, (session, tiered), units)
     proved = bool((optimum.bound <= optimum.objective * (1 + PROVED_GAP)).all())

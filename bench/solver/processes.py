@@ -19,7 +19,7 @@ from batchsched.solver.improvement import search
 from batchsched.solver.improvement.step import SearchStep, StepResult
 from batchsched.solver.improvement.step_solver import STEPS_PER_PROCESS, SequentialStepSolver
 from batchsched.solver.problem import Problem, SolverBudget
-from batchsched.solver.stage import solve
+from batchsched.solver.stage import solve_problem
 
 MOST_COMING: Final = 64
 """Coming steps that are recorded with a step."""
@@ -156,7 +156,7 @@ def predict(problem: Problem, budget: SolverBudget, seed: int, workers: Sequence
     times = StepTimes()
     begun = time.process_time()
     with times.record():
-        solve(problem, budget)
+        solve_problem(problem, budget)
     cpu = time.process_time() - begun
     gains = sum(step.gained for step in times.steps)
     seconds = {number: cpu - times.seconds + times.simulate(number) for number in workers}

@@ -15,7 +15,7 @@ import numpy as np
 
 from batchsched.solver.objective import TIER_TOLERANCE
 from batchsched.solver.problem import Solution, SolverBudget
-from batchsched.solver.stage import solve
+from batchsched.solver.stage import solve_problem
 from batchsched.solver.start import NO_PLACEMENTS, WarmStart
 from batchsched.solver.verify import find_solution_faults
 from bench.solver.instances import Fill, Instance
@@ -86,13 +86,13 @@ def _classes(instance: Instance) -> list[tuple[str, int]]:
 
 def measure_start(instance: Instance, changed: Instance, budget: SolverBudget, seed: int) -> WarmResult:
     """Solve the changed instance with and without a start, in turn, and compare the answers."""
-    last = solve(to_problem(instance), budget, start=NO_PLACEMENTS)
+    last = solve_problem(to_problem(instance), budget, start=NO_PLACEMENTS)
     problem = to_problem(changed)
     start = start_of(last, instance, changed)
     fresh_seconds, warm_seconds = list[float](), list[float]()
     for _ in range(REPEATS):
-        fresh = _timed(lambda: solve(problem, budget), fresh_seconds)
-        warm = _timed(lambda: solve(problem, budget, start=start), warm_seconds)
+        fresh = _timed(lambda: solve_problem(problem, budget), fresh_seconds)
+        warm = _timed(lambda: solve_problem(problem, budget, start=start), warm_seconds)
     for answer in (fresh, warm):
         if faults := find_solution_faults(problem, answer):
             raise AssertionError(f"seed {seed}: {faults}")

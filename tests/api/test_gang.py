@@ -7,9 +7,9 @@ from batchsched.api.gang import (
     TERMINAL_PHASES,
     GangPhase,
     PhaseChange,
-    gang_key,
+    gang_key_from_identity,
     gang_namespace,
-    is_single_pod,
+    is_single_pod_identity,
     phase_after,
     phase_changes_between,
 )
@@ -35,8 +35,8 @@ def test_a_move_is_in_the_table_or_raises(state, move):
     ],
 )
 def test_identity_states_whether_a_gang_is_a_single_pod_also_in_a_namespace_named_pod(identity, key, single):
-    assert is_single_pod(identity) == single
-    assert gang_key(identity) == key
+    assert is_single_pod_identity(identity) == single
+    assert gang_key_from_identity(identity) == key
     assert gang_namespace(identity) == key.split("/")[0]
 
 

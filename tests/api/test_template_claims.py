@@ -31,7 +31,7 @@ def test_pod_without_uid_gets_the_claim_of_its_template():
     snapshot = with_template_claims_of_hypothetical_pods(cluster(""))
     ((pod,), (made,)) = snapshot.pods, snapshot.resource_claims
     assert made.spec == claim().spec
-    owner = made.metadata.controller
+    owner = made.metadata.controller_owner
     assert owner is not None
     assert owner.uid == pod.metadata.uid
     (status,) = pod.status.resource_claim_statuses or ()

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from batchsched.cli import run_command
 from batchsched.cli.app import app
-from batchsched.cli.session import Stopwatch
+from batchsched.cli.session import CommandTelemetry
 from batchsched.lab.results import execute_and_encode_run
 from tests.lab.scenarios import written
 
@@ -44,11 +44,11 @@ def test_policies_are_printed_side_by_side_with_their_differences(results):
 def test_the_seconds_of_a_sweep_are_printed(monkeypatch, tmp_path):
     measured = []
 
-    def stage_seconds(stopwatch: Stopwatch, stage: str) -> float:
+    def stage_seconds(stopwatch: CommandTelemetry, stage: str) -> float:
         measured.append(stage in stopwatch.seconds_by_stage)
         return 42.0
 
-    monkeypatch.setattr(Stopwatch, "stage_seconds", stage_seconds)
+    monkeypatch.setattr(CommandTelemetry, "stage_seconds", stage_seconds)
     ran = lab(
         "run", written(tmp_path / "s.yaml"), "--to", tmp_path / "out", "--set", "seeds=1", "--processes", 1
     )

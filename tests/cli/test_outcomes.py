@@ -7,7 +7,7 @@ from batchsched.cli.options import OutputFormat
 from batchsched.cli.outcomes import divide_columns_among_tables, print_simulation_result
 from batchsched.cli.simulate import parse_compared_policies
 from batchsched.config.schema import PolicySettings, Profile
-from batchsched.lab.simulation import build_outcome, simulate
+from batchsched.lab.simulation import build_outcome, simulate_under_profile
 from batchsched.simulator.generator import GeneratorSettings, generate_workload
 from batchsched.simulator.run import RunSettings
 
@@ -36,7 +36,7 @@ def outcomes(policy, *seeds):
     profile = Profile.model_validate({"selection": "ordered", "policy": {"name": policy}})
     runs = []
     for seed in seeds:
-        result = simulate(
+        result = simulate_under_profile(
             generate_workload(GeneratorSettings(gangs=15, node_count=3), seed), profile, RunSettings(policy)
         )
         runs.append(build_outcome(replace(result, workload=f"seed-{seed}"), (), seed))
@@ -68,7 +68,7 @@ def test_policies_without_a_difference_have_no_sign_in_a_table_of_sequences(caps
 
 
 def test_sequences_have_their_utilisation_and_makespan_in_the_table_and_as_data(capsys):
-    small = [outcome.without_detail() for outcome in outcomes("fcfs", 1, 2)]
+    small = [outcome.without_placements_and_series() for outcome in outcomes("fcfs", 1, 2)]
     print_simulation_result("two draws", [small], OutputFormat.TABLE)
     printed = capsys.readouterr().out
     assert "GPUs used*" in printed
@@ -99,7 +99,9 @@ def test_the_table_fits_a_terminal_of_eighty_columns(capsys, monkeypatch):
     names = ("fcfs", "sjf", "saf", "wfp3", "headroom:share=0.25,patience=3", "f1", "priority")
     (outcome,) = outcomes("fcfs", 1)
     print_simulation_result(
-        "one draw", [[outcome.with_names("w", name)] for name in names], OutputFormat.TABLE
+        "one draw",
+        [[outcome.with_workload_and_policy_names("w", name)] for name in names],
+        OutputFormat.TABLE,
     )
     printed = capsys.readouterr().out
     assert max(len(line) for line in printed.splitlines()) <= 80

@@ -6,7 +6,7 @@ import time
 import pytest
 import typer
 
-from batchsched.cli.session import Stopwatch
+from batchsched.cli.session import CommandTelemetry
 from batchsched.cli.session_input import profile_for_command
 from tests.cli.conftest import NOW, manifests, queue
 
@@ -80,7 +80,7 @@ def test_without_a_file_the_default_profile_is_used_without_a_message(capsys):
 
 
 def test_stages_of_one_name_add_up_and_nest():
-    watch = Stopwatch()
+    watch = CommandTelemetry()
     with watch.stage_span("outer"):
         for _ in range(2):
             with watch.stage_span("inner"):
@@ -91,14 +91,14 @@ def test_stages_of_one_name_add_up_and_nest():
 
 
 def test_stage_counts_when_it_fails():
-    watch = Stopwatch()
+    watch = CommandTelemetry()
     with pytest.raises(RuntimeError), watch.stage_span("failed"):
         raise RuntimeError
     assert "failed" in watch.seconds_by_stage
 
 
 def test_calls_of_plugins_add_up_by_point():
-    watch = Stopwatch()
+    watch = CommandTelemetry()
     for _ in range(2):
         with watch.plugin_span("NodeName", "Filter"):
             time.sleep(0.001)
@@ -112,7 +112,7 @@ def test_calls_of_plugins_add_up_by_point():
 
 
 def test_progress_is_silent_without_a_terminal(capfd):
-    watch = Stopwatch(logs_progress=True)
+    watch = CommandTelemetry(logs_progress=True)
     watch.on_progress(1, 2, "work")
     watch.close()
     assert capfd.readouterr() == ("", "")
@@ -120,14 +120,14 @@ def test_progress_is_silent_without_a_terminal(capfd):
 
 def test_short_commands_print_no_progress_without_a_terminal_however_long_they_take(capfd, monkeypatch):
     monkeypatch.setattr("batchsched.cli.session._PROGRESS_LINE_SECONDS", 0.0)
-    watch = Stopwatch()
+    watch = CommandTelemetry()
     watch.on_progress(0, 6, "work")
     watch.close()
     assert capfd.readouterr() == ("", "")
 
 
 def test_progress_lines_end_at_the_total(capfd, monkeypatch):
-    watch = Stopwatch(logs_progress=True)
+    watch = CommandTelemetry(logs_progress=True)
     monkeypatch.setattr("batchsched.cli.session._PROGRESS_LINE_SECONDS", 0.0)
     watch.on_progress(5, 6, "runs")
     monkeypatch.setattr("batchsched.cli.session._PROGRESS_LINE_SECONDS", 3600.0)
@@ -140,7 +140,7 @@ def test_progress_draws_a_bar_on_standard_error_of_a_terminal(capsys, monkeypatc
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setattr("batchsched.cli.session._BAR_DELAY_SECONDS", 0.0)
     monkeypatch.setenv("TERM", "xterm")
-    watch = Stopwatch()
+    watch = CommandTelemetry()
     watch.on_progress(1, 0, "objects of [bold]x.yaml")
     watch.on_progress(2, 4, "objects of [bold]x.yaml")
     watch.close()

@@ -137,7 +137,7 @@ def _decided(cluster: Json, waiting: list[Pod]) -> tuple[dict[str, Assignment], 
     """Return where pods went, and what those heard that did not."""
     known = msgspec.convert({**cluster, "expected": {}}, runner.Case)
     snapshot = runner.snapshot_of(known)
-    bound = tuple(pod for pod in snapshot.pods if pod.node)
+    bound = tuple(pod for pod in snapshot.pods if pod.node_name)
     profile = cycle.without_solver(known)
     decision = decide(replace(snapshot, pods=(*bound, *waiting)), profile, runner.RECORDED, 0)
     assigned = {one.pod_key: one for one in decision.assignments}

@@ -16,8 +16,8 @@ from batchsched.framework.filter_result import FilterResult
 from batchsched.framework.preemption import (
     Nominations,
     PreemptionHandle,
-    apply_nominations_and_extenders,
     joined_reasons,
+    restrict_by_nominations_and_extenders,
     run_postfilters,
 )
 from batchsched.framework.runtime.pipeline import Pipeline
@@ -71,7 +71,7 @@ def asked(case: runner.Case) -> Asked:
         nominations,
     )
     extend = partial(pipeline.run_extender_filters, cluster.pod, table=cluster.table)
-    return Asked(case, pipeline, replace(handle, scan=apply_nominations_and_extenders(handle, extend)))
+    return Asked(case, pipeline, replace(handle, scan=restrict_by_nominations_and_extenders(handle, extend)))
 
 
 def mismatches(case: runner.Case) -> list[str]:
@@ -232,7 +232,7 @@ def decides_alone(case: runner.Case) -> bool:
 
     Nominated pods would be scheduled in the same session.
     """
-    return not (case.nominated_pods or case.pod.node or case.expected.error)
+    return not (case.nominated_pods or case.pod.node_name or case.expected.error)
 
 
 def decided(case: runner.Case) -> Decision:

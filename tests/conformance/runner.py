@@ -202,8 +202,8 @@ def cluster_of(
     table = NodeTable(snapshot, resource_names(snapshot.nodes, (*snapshot.pods, pod, *later)), release)
     table.now = RECORDED
     for other in snapshot.pods:
-        if other.key != pod.key and other.node in table.index:
-            table.add_pods([(other, table.index[other.node])], *table.request_vectors(other))
+        if other.key != pod.key and other.node_name in table.index:
+            table.add_pods([(other, table.index[other.node_name])], *table.request_vectors(other))
     vector, nonzero = table.request_vectors(pod)
     return Cluster(
         table, PodClass.from_pod(pod, vector, (int(nonzero[0]), int(nonzero[1])), pod.spec.priority or 0)

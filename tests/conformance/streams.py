@@ -67,7 +67,7 @@ def start(stream: Stream) -> NodeTable:
     resources = runner.resource_names(stream.nodes, (*stream.pods, *stream.templates))
     table = NodeTable(snapshot, resources, RELEASES[stream.kubernetes_version])
     for pod in stream.pods:
-        table.add_pods([(pod, table.index[pod.node])], *table.request_vectors(pod))
+        table.add_pods([(pod, table.index[pod.node_name])], *table.request_vectors(pod))
     return table
 
 

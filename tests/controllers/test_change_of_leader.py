@@ -13,7 +13,7 @@ from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.external.pod_group import SOURCE, SOURCE_UID
 from batchsched.controllers.event_recorder import EventRecorder, WriteDelay
 from batchsched.controllers.recovery import StaleGangController
-from batchsched.controllers.refusal_history import RefusalHistory
+from batchsched.controllers.refusal_history import GangStatusRecords
 from batchsched.controllers.status_controller import StatusController
 from batchsched.state.cluster_state import ClusterState
 from tests.controllers.office import known
@@ -106,7 +106,7 @@ class Replica:
         write_delay = WriteDelay(clock, lambda: False)
         recorder = EventRecorder(server, clock, write_delay, "batchsched")
         self.stale = StaleGangController(self.cache, server, server, lambda identity: False, clock)
-        self.status = StatusController(self.cache, RefusalHistory(), server, recorder, write_delay, clock)
+        self.status = StatusController(self.cache, GangStatusRecords(), server, recorder, write_delay, clock)
 
     async def run_once(self) -> None:
         self.stale.run_once(self.api.clock.time)

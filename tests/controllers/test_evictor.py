@@ -153,9 +153,9 @@ async def test_plan_of_a_session_that_began_before_the_last_plan_ended_is_droppe
         decision, evictions=(msgspec.structs.replace(decision.evictions[0], pod=other),)
     )
     town.clock.turn(1.0)
-    town.disruptions.apply_decision(town.profile_scheduler, second, took=2.0)
+    town.disruptions.start_nominations_and_evictions(town.profile_scheduler, second, took=2.0)
     await town.turn()
     assert town.server.evicted == [evicted]
-    town.disruptions.apply_decision(town.profile_scheduler, second, took=0.5)
+    town.disruptions.start_nominations_and_evictions(town.profile_scheduler, second, took=0.5)
     await town.turn()
     assert town.server.evicted == [evicted, f"team/{other}"]

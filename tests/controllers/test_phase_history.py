@@ -36,7 +36,7 @@ class History:
         self.version += 1
         key = f"team/bert-{number}"
         if kind == "assume":
-            self.state.assume(key, "n0", 0.0)
+            self.state.assume_pod(key, "n0", 0.0)
         elif kind == "forget":
             self.state.forget_assumption(key, "n0")
         elif kind == "delete":

@@ -100,7 +100,7 @@ async def test_an_error_in_a_forecast_or_in_a_callback_does_not_end_later_foreca
     await town.turn()
     chooser = town.profile_scheduler.chooser
     assert chooser is not None
-    due, forecast_all = chooser.due_forecast, chooser.forecast_all
+    due, forecast_all = chooser.due_forecast, chooser.forecast_all_candidates
     outcomes: list[ForecastOutcome] = []
 
     def record(outcome):
@@ -113,7 +113,7 @@ async def test_an_error_in_a_forecast_or_in_a_callback_does_not_end_later_foreca
 
     worker = PolicyWorker(town.clock, lambda: [town.profile_scheduler], (record,))
     for forecast in (fail, forecast_all, forecast_all):
-        monkeypatch.setattr(chooser, "forecast_all", forecast)
+        monkeypatch.setattr(chooser, "forecast_all_candidates", forecast)
         chooser.due_forecast = due
         await worker.run_once()
     assert [outcome.choice.policy for outcome in outcomes] == ["sjf", "sjf"]
@@ -129,7 +129,7 @@ async def test_the_next_profile_gets_its_forecast_after_an_error_in_that_of_anot
     towns = [Town(backlog(), AUTO), Town(backlog(), AUTO)]
     for town in towns:
         await town.turn()
-    monkeypatch.setattr(towns[0].profile_scheduler.chooser, "forecast_all", lambda *_: 1 // 0)
+    monkeypatch.setattr(towns[0].profile_scheduler.chooser, "forecast_all_candidates", lambda *_: 1 // 0)
     outcomes: list[ForecastOutcome] = []
     schedulers = [town.profile_scheduler for town in towns]
     await PolicyWorker(towns[0].clock, lambda: schedulers, (outcomes.append,)).run_once()

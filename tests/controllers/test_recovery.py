@@ -9,7 +9,12 @@ import pytest
 from batchsched.api.core.metadata import ObjectMeta
 from batchsched.api.core.pod import POD_GROUP_LABEL, SUB_GROUP_LABEL
 from batchsched.api.external.conversion import convert_external_pod_group
-from batchsched.api.external.volcano import VOLCANO_ANNOTATIONS, VOLCANO_TASK, VolcanoPodGroup, VolcanoSpec
+from batchsched.api.external.volcano import (
+    VOLCANO_ANNOTATIONS,
+    VOLCANO_TASK,
+    VolcanoPodGroup,
+    VolcanoPodGroupSpec,
+)
 from batchsched.api.snapshot import Snapshot
 from batchsched.errors import ApiError
 from tests.runner.test_profile_scheduler import FAULT
@@ -59,7 +64,7 @@ async def test_new_pod_of_the_name_stays_assumed_if_the_overdue_pod_is_found_del
         old = town.server.pods.pop(key)
         town.cache.remove(old)
         town.make([alone(1, gpu=1).pods[0]])
-        assert town.cache.assume(key, "n0", town.clock.now(), town.server.pods[key].metadata.uid)
+        assert town.cache.assume_pod(key, "n0", town.clock.now(), town.server.pods[key].metadata.uid)
         raise ApiError(404, "NotFound", "no such pod")
 
     town.expiry._read = read_while_the_pod_is_recreated
@@ -195,7 +200,7 @@ def volcano_gang(name: str, count: int, task: str) -> Snapshot:
     """A gang of Volcano; its pods name the PodGroup and the task in annotations only."""
     found = VolcanoPodGroup(
         metadata=ObjectMeta(name=name, namespace="team"),
-        spec=VolcanoSpec(min_member=count, min_task_member={task: count}),
+        spec=VolcanoPodGroupSpec(min_member=count, min_task_member={task: count}),
     )
     marks = {VOLCANO_ANNOTATIONS[0]: name, VOLCANO_TASK: task}
     pods = [pod(f"bert-{at}", gpu=1) for at in range(count)]

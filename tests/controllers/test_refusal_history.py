@@ -10,7 +10,7 @@ from batchsched.controllers.refusal_history import (
     ARRIVING_SECONDS,
     KEEP_SECONDS,
     MAX_KEEP_SECONDS,
-    RefusalHistory,
+    GangStatusRecords,
     failed_scheduling_message,
 )
 
@@ -23,11 +23,11 @@ def refusal(message: str = "2 cpu short", reason: str = "InsufficientResources",
 
 @pytest.fixture
 def verdicts():
-    return RefusalHistory()
+    return GangStatusRecords()
 
 
 def hear(
-    verdicts: RefusalHistory, *refusals: Refusal, now: float = 0.0, surplus: bool = False, **more: Any
+    verdicts: GangStatusRecords, *refusals: Refusal, now: float = 0.0, surplus: bool = False, **more: Any
 ) -> set[str]:
     return verdicts.record_decision(
         Decision(refusals=refusals, **more), "batchsched", {GANG}, {GANG: ""} if surplus else {}, 3, now

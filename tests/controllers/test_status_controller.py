@@ -10,7 +10,7 @@ from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.decision import REASONS, Decision, Refusal
 from batchsched.api.external.pod_group import SOURCE, SOURCE_UID
 from batchsched.controllers.event_recorder import EventRecorder, WriteDelay
-from batchsched.controllers.refusal_history import ARRIVING_SECONDS, KEEP_SECONDS, RefusalHistory
+from batchsched.controllers.refusal_history import ARRIVING_SECONDS, KEEP_SECONDS, GangStatusRecords
 from batchsched.controllers.status_controller import (
     FINAL_RETRY_SECONDS,
     MAX_WRITES_PER_PERIOD,
@@ -40,7 +40,7 @@ class Office:
         self.cache = cache
         self.desk = Desk()
         self.clock = Skewed()
-        self.verdicts = RefusalHistory()
+        self.verdicts = GangStatusRecords()
         self.controller = self.made()
 
     def made(self) -> StatusController:
@@ -83,8 +83,8 @@ async def test_status_follows_a_gang_from_pending_to_succeeded():
     office = office_with(*bert())
     await office.controller.run_once()
     assert (office.status["phase"], office.status["placed"]) == ("Pending", 0)
-    assert office.cache.assume("team/bert-0", "n0", 0.0)
-    assert office.cache.assume("team/bert-1", "n0", 0.0)
+    assert office.cache.assume_pod("team/bert-0", "n0", 0.0)
+    assert office.cache.assume_pod("team/bert-1", "n0", 0.0)
     await office.controller.run_once()
     assert (office.status["phase"], office.status["placed"]) == ("Scheduled", 2)
     office.bind("bert-0", "bert-1")
@@ -131,7 +131,7 @@ async def test_podgroup_with_a_limited_protection_has_a_condition_until_the_limi
         bert()[0], [firm], [queue("default", maxMinRuntimeSeconds=5), queue("a", guarantee={"cpu": "1"})]
     )
     for name in ("bert-0", "bert-1"):
-        assert office.cache.assume(f"team/{name}", "n0", 0.0)
+        assert office.cache.assume_pod(f"team/{name}", "n0", 0.0)
     await office.controller.run_once()
     limited = next(one for one in office.status["conditions"] if one["type"] == "ProtectionLimited")
     assert (limited["status"], limited["reason"]) == ("True", "UsageAboveGuarantee")
@@ -144,7 +144,7 @@ async def test_podgroup_with_a_limited_protection_has_a_condition_until_the_limi
 async def test_confirmed_binding_is_a_separate_status_change():
     office = office_with(*bert())
     for name in ("bert-0", "bert-1"):
-        assert office.cache.assume(f"team/{name}", "n0", 0.0)
+        assert office.cache.assume_pod(f"team/{name}", "n0", 0.0)
     await office.controller.run_once()
     office.bind("bert-0", "bert-1")
     await office.controller.run_once()

@@ -9,16 +9,18 @@ import yaml
 
 from batchsched.api import owner_keys
 from batchsched.api.external.conversion import EXTERNAL_KINDS
-from batchsched.api.external.coscheduling import COSCHEDULING_LABEL, CoschedulingSpec
-from batchsched.api.external.kai import KAI_ANNOTATION, KAI_QUEUE, KAI_SUB_GROUP, KaiSpec
-from batchsched.api.external.volcano import VOLCANO_ANNOTATIONS, VOLCANO_TASK, VolcanoSpec
+from batchsched.api.external.coscheduling import COSCHEDULING_LABEL, CoschedulingPodGroupSpec
+from batchsched.api.external.kai import KAI_ANNOTATION, KAI_QUEUE, KAI_SUB_GROUP, KaiPodGroupSpec
+from batchsched.api.external.volcano import VOLCANO_ANNOTATIONS, VOLCANO_TASK, VolcanoPodGroupSpec
 
 ROOT = Path(__file__).parents[2]
 MIGRATING = (ROOT / "docs" / "migrating.md").read_text()
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
 
 
-@pytest.mark.parametrize("spec", [CoschedulingSpec, VolcanoSpec, KaiSpec], ids=lambda spec: spec.__name__)
+@pytest.mark.parametrize(
+    "spec", [CoschedulingPodGroupSpec, VolcanoPodGroupSpec, KaiPodGroupSpec], ids=lambda spec: spec.__name__
+)
 def test_every_field_of_other_schedulers_that_is_read_is_on_the_migration_page(spec):
     for field in msgspec.structs.fields(spec):
         assert re.search(rf"\b{field.encode_name}\b", MIGRATING), field.encode_name

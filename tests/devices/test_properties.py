@@ -73,7 +73,7 @@ def test_no_device_is_allocated_twice_and_no_counter_is_negative_and_taints_are_
         for chosen in solution.devices[0]:
             assert chosen.request.tolerates(chosen.device)
         (allocation,) = build_allocations(solution, [one], "a", (None,))
-        searching.ledger.reserve(
+        searching.ledger.reserve_devices(
             one.key, PodDevices((ReservedClaimDevices(one.key, allocation),), (one.key,))
         )
     (pool,) = searching.inventory.pools_of_node(NODE)

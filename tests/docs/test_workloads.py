@@ -74,7 +74,7 @@ def snapshot_of(folder: Path, *objects: dict[str, Any]) -> Snapshot:
     supposed = WhatIfCluster(SchedulerApp(nowhere, Clock(), [Profile()]), "batchsched", NOW)
     file = folder / "objects.yaml"
     file.write_text(yaml.safe_dump_all(objects), "utf-8")
-    supposed.add_files([file])
+    supposed.add_objects_from_files([file])
     assert not supposed.warnings
     return supposed.service.cache.snapshot()
 

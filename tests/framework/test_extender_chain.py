@@ -10,7 +10,7 @@ import pytest
 from batchsched.config.extenders import Extender
 from batchsched.errors import ExtenderError
 from batchsched.framework.extender_chain import ExtenderChain
-from batchsched.framework.runtime.binding_cycle import BindingCycle, run_binding_cycle
+from batchsched.framework.runtime.binding_cycle import BindingCycleInput, run_binding_cycle
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.status import SUCCESS
 from batchsched.ports.external import ExtenderEndpoint, ExtenderReply
@@ -26,14 +26,16 @@ class Said:
         self.answer = answer
         self.asked: list[tuple[str, Any]] = []
 
-    def send(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
+    def send_request(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
         self.asked.append((verb, json.loads(question)))
         return (
             self.answer if isinstance(self.answer, ExtenderReply) else ExtenderReply(json.dumps(self.answer))
         )
 
-    async def send_bind(self, endpoint: ExtenderEndpoint, verb: str, question: bytes) -> ExtenderReply:
-        return self.send(endpoint, verb, question)
+    async def send_bind_request(
+        self, endpoint: ExtenderEndpoint, verb: str, question: bytes
+    ) -> ExtenderReply:
+        return self.send_request(endpoint, verb, question)
 
 
 def chain(answer: Any, **stated: Any) -> tuple[ExtenderChain, Said]:
@@ -112,7 +114,7 @@ def test_invalid_victims_of_an_ignorable_extender_are_ignored():
 def bound(answer, **stated):
     asked, said = chain(answer, bindVerb="bind", **stated)
     written = Written()
-    cycle = BindingCycle(table([a_node("n0")]), written)
+    cycle = BindingCycleInput(table([a_node("n0")]), written)
 
     class Plugin:
         name = "Plugin"

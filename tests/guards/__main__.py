@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 
 from batchsched.api.decision import to_json
-from batchsched.manifests.writer import to_json as manifests_of
+from batchsched.manifests.writer import encode_snapshot_as_json as manifests_of
 from tests.guards import (
     cases,
     digests,

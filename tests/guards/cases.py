@@ -206,7 +206,7 @@ def held_gangs() -> Iterator[Decided]:
             pods = [
                 pod
                 for pod in snapshot.pods
-                if not pod.node
+                if not pod.node_name
                 and pod.namespace == group.namespace
                 and pod.labels.get("scheduling.batchsched.dev/pod-group") == group.name
             ]
@@ -229,7 +229,7 @@ def permit() -> Iterator[Decided]:
     """A Permit plugin that lets gangs wait, or refuses a member."""
     for seed in range(540, 552):
         snapshot = clusters.random_cluster(seed, clusters.NO_RULES)
-        pods = sorted(pod.name for pod in snapshot.pods if not pod.node)
+        pods = sorted(pod.name for pod in snapshot.pods if not pod.node_name)
         answers = {"wait": wait, "refuse": refuse(pods[seed % len(pods)] if pods else "")}
         for name in ("joint", "pod-by-pod"):
             answer = ("wait", "refuse")[seed % 2]

@@ -66,7 +66,7 @@ def with_user(pod: Pod) -> Pod:
 def tables(session: Session) -> dict[str, Any]:
     """Return what a session knows: what nodes hold, each gang's pods, and what the limits of queues leave."""
     known = session.tables
-    known.refresh()
+    known.update_pending_gangs_and_indexes()
     limits = compute_remaining_limits(known, SCHEDULER)
     # A session may know resources that no object names any more.
     columns = [
@@ -82,7 +82,7 @@ def tables(session: Session) -> dict[str, Any]:
             identity: (
                 state.group,
                 sorted(state.pending),
-                {key: pod.node for key, (pod, _) in state.bound.items()},
+                {key: pod.node_name for key, (pod, _) in state.bound.items()},
                 state.queue,
                 state.minimum,
             )

@@ -73,8 +73,8 @@ async def test_a_claim_is_allocated_and_reserved_once_and_the_state_gets_it(plan
     seen: list[bytes] = []
     made = reservation(open_claim)
     async with writing(plane, seen=seen) as writer:
-        await writer.reserve_claim(made)
-        await writer.reserve_claim(made)
+        await writer.reserve_resource_claim(made)
+        await writer.reserve_resource_claim(made)
     there = the_claim(open_claim)
     assert devices_of(there) == ["node-0/gpu-0"]
     assert [one["name"] for one in there["status"]["reservedFor"]] == ["one"]
@@ -86,18 +86,18 @@ async def test_a_claim_is_allocated_and_reserved_once_and_the_state_gets_it(plan
 
 async def test_pods_that_share_a_claim_reserve_it_one_after_the_other(plane, open_claim):
     async with writing(plane) as writer:
-        await writer.reserve_claim(reservation(open_claim, "one"))
-        await writer.reserve_claim(reservation(open_claim, "two"))
-        await writer.reserve_claim(reservation(open_claim, "three", allocation=None))
+        await writer.reserve_resource_claim(reservation(open_claim, "one"))
+        await writer.reserve_resource_claim(reservation(open_claim, "two"))
+        await writer.reserve_resource_claim(reservation(open_claim, "three", allocation=None))
     assert consumers(the_claim(open_claim)) == {"one", "two", "three"}
 
 
 async def test_a_claim_of_a_pod_group_is_reserved_once_for_the_group(plane, open_claim):
     group = {"pod_group": "bert", "pod_group_uid": "uid-bert"}
     async with writing(plane) as writer:
-        await writer.reserve_claim(reservation(open_claim, "one", **group))
-        await writer.reserve_claim(reservation(open_claim, "two", **group))
-        await writer.release_claim(release(reservation(open_claim, "one", **group)))
+        await writer.reserve_resource_claim(reservation(open_claim, "one", **group))
+        await writer.reserve_resource_claim(reservation(open_claim, "two", **group))
+        await writer.release_resource_claim(release(reservation(open_claim, "one", **group)))
         consumer = {
             "apiGroup": "scheduling.k8s.io",
             "resource": "podgroups",
@@ -110,40 +110,44 @@ async def test_a_claim_of_a_pod_group_is_reserved_once_for_the_group(plane, open
         unused = ResourceClaimRelease(
             made.namespace, made.claim, made.uid, frozenset({"uid-bert"}), made.allocation
         )
-        await writer.release_claim(unused)
+        await writer.release_resource_claim(unused)
     assert devices_of(the_claim(open_claim)) == []
 
 
 async def test_a_claim_that_got_other_devices_or_was_replaced_is_not_reserved(plane, open_claim):
     async with writing(plane) as writer:
-        await writer.reserve_claim(reservation(open_claim))
+        await writer.reserve_resource_claim(reservation(open_claim))
         with pytest.raises(BindFailed, match="got other devices"):
-            await writer.reserve_claim(reservation(open_claim, "two", allocation=allocation("gpu-1")))
+            await writer.reserve_resource_claim(
+                reservation(open_claim, "two", allocation=allocation("gpu-1"))
+            )
         with pytest.raises(BindFailed):
-            await writer.reserve_claim(reservation(open_claim, "two", uid="other"))
+            await writer.reserve_resource_claim(reservation(open_claim, "two", uid="other"))
         with pytest.raises(BindFailed):
-            await writer.reserve_claim(reservation(open_claim, "two", claim="absent"))
+            await writer.reserve_resource_claim(reservation(open_claim, "two", claim="absent"))
     assert consumers(the_claim(open_claim)) == {"one"}
 
 
 async def test_devices_that_another_client_allocated_meanwhile_are_not_freed(plane, open_claim):
     theirs, ours = reservation(open_claim, "theirs"), reservation(open_claim, allocation=allocation("gpu-1"))
     async with writing(plane) as writer:
-        await writer.reserve_claim(theirs)
-        await writer.release_claim(release(theirs, deallocates=False))
+        await writer.reserve_resource_claim(theirs)
+        await writer.release_resource_claim(release(theirs, deallocates=False))
         with pytest.raises(BindFailed, match="got other devices"):
-            await writer.reserve_claim(ours)
-        await writer.release_claim(release(ours))
+            await writer.reserve_resource_claim(ours)
+        await writer.release_resource_claim(release(ours))
         assert devices_of(the_claim(open_claim)) == ["node-0/gpu-0"]
         with pytest.raises(BindFailed, match="got other devices"):
-            await writer.reserve_claim(replace(ours, allocation=None, present_allocation=ours.allocation))
+            await writer.reserve_resource_claim(
+                replace(ours, allocation=None, present_allocation=ours.allocation)
+            )
     assert consumers(the_claim(open_claim)) == set()
 
 
 async def test_a_claim_without_devices_is_not_reserved_if_the_decision_allocates_none(plane, open_claim):
     async with writing(plane) as writer:
         with pytest.raises(BindFailed, match="lost its devices"):
-            await writer.reserve_claim(reservation(open_claim, allocation=None))
+            await writer.reserve_resource_claim(reservation(open_claim, allocation=None))
 
 
 @pytest.mark.parametrize("fault", [status(409), status(500), page(502)], ids=["409", "500", "502"])
@@ -153,7 +157,7 @@ async def test_a_write_that_is_not_carried_out_is_repeated_on_the_present_claim(
     proxy.on(fault, method="PATCH", path="/status$", count=2)
     made = reservation(open_claim)
     async with writing(plane, proxy) as writer:
-        await writer.reserve_claim(made)
+        await writer.reserve_resource_claim(made)
     assert consumers(the_claim(open_claim)) == {"one"}
     assert proxy.count("PATCH", "/status$") == 3
 
@@ -162,30 +166,30 @@ async def test_a_write_without_an_answer_is_repeated_and_counts_once(plane, prox
     made = reservation(open_claim)
     async with writing(plane, proxy) as writer:
         proxy.on(lost(), method="PATCH", path="/resourceclaims/", count=3)
-        await writer.reserve_claim(made)
+        await writer.reserve_resource_claim(made)
     assert [one["name"] for one in the_claim(open_claim)["status"]["reservedFor"]] == ["one"]
 
 
 async def test_the_last_release_frees_the_devices_if_the_session_allocated_them(plane, open_claim):
     one, two = reservation(open_claim, "one"), reservation(open_claim, "two")
     async with writing(plane) as writer:
-        await writer.reserve_claim(one)
-        await writer.reserve_claim(two)
-        await writer.release_claim(release(one))
-        await writer.release_claim(release(one))
+        await writer.reserve_resource_claim(one)
+        await writer.reserve_resource_claim(two)
+        await writer.release_resource_claim(release(one))
+        await writer.release_resource_claim(release(one))
         assert consumers(the_claim(open_claim)) == {"two"}
         assert devices_of(the_claim(open_claim)) == ["node-0/gpu-0"]
-        await writer.release_claim(release(two))
+        await writer.release_resource_claim(release(two))
         assert devices_of(the_claim(open_claim)) == []
-        await writer.reserve_claim(one)
-        await writer.release_claim(release(one, deallocates=False))
+        await writer.reserve_resource_claim(one)
+        await writer.release_resource_claim(release(one, deallocates=False))
         assert consumers(the_claim(open_claim)) == set()
         assert devices_of(the_claim(open_claim)) == ["node-0/gpu-0"]
         open_claim.api.merge(
             open_claim.path("resourceclaims", "open", group=GROUP), {"metadata": {"finalizers": None}}
         )
         open_claim.api.delete(open_claim.path("resourceclaims", "open", group=GROUP))
-        await writer.release_claim(release(one))
+        await writer.release_resource_claim(release(one))
 
 
 def extended(pod) -> ExtendedResourceClaimReservation:
@@ -246,6 +250,6 @@ async def test_a_claim_for_extended_resources_is_deleted_with_its_finalizer_and_
 async def test_nothing_is_released_that_is_used_by_now(plane, open_claim):
     made = reservation(open_claim)
     async with writing(plane) as writer:
-        await writer.reserve_claim(made)
-        await writer.release_claim(release(made), lambda: False)
+        await writer.reserve_resource_claim(made)
+        await writer.release_resource_claim(release(made), lambda: False)
     assert consumers(the_claim(open_claim)) == {"one"}

@@ -59,13 +59,13 @@ def plugin(folder, body):
     ids=["token", "password", "anonymous"],
 )
 def test_kubeconfig_contains_server_and_identity(tmp_path, user, header):
-    found = CredentialsReader(kubeconfig(tmp_path, "http://127.0.0.1:1/", **user)).load()
+    found = CredentialsReader(kubeconfig(tmp_path, "http://127.0.0.1:1/", **user)).load_client_config()
     assert (found.server, found.authorization, found.tls) == ("http://127.0.0.1:1", header, None)
 
 
 def test_missing_kubeconfig_is_named_with_a_remedy(tmp_path):
     with pytest.raises(CommandError, match=r"nowhere.*set KUBECONFIG or --kubeconfig"):
-        CredentialsReader(tmp_path / "nowhere").load()
+        CredentialsReader(tmp_path / "nowhere").load_client_config()
 
 
 def test_missing_default_kubeconfig_is_named_with_all_places_that_were_searched(tmp_path, monkeypatch):
@@ -75,18 +75,18 @@ def test_missing_default_kubeconfig_is_named_with_all_places_that_were_searched(
     with pytest.raises(
         CommandError, match=r"KUBECONFIG is not set, there is no file .*/\.kube/config, and .* in a pod;"
     ):
-        CredentialsReader().load()
+        CredentialsReader().load_client_config()
 
 
 def test_variable_that_names_a_missing_kubeconfig_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "nowhere"))
     with pytest.raises(CommandError, match=r"^KUBECONFIG: there is no file .*nowhere; set KUBECONFIG or"):
-        CredentialsReader().load()
+        CredentialsReader().load_client_config()
 
 
 def test_an_unknown_context_is_named(tmp_path):
     with pytest.raises(CommandError, match="elsewhere"):
-        CredentialsReader(kubeconfig(tmp_path, token="x"), "elsewhere").load()
+        CredentialsReader(kubeconfig(tmp_path, token="x"), "elsewhere").load_client_config()
 
 
 @pytest.mark.parametrize("text", ["a: [", "just text"])
@@ -101,30 +101,30 @@ def test_the_namespace_of_a_broken_kubeconfig_is_an_error(tmp_path, text):
 def test_a_partially_written_file_is_refused_and_read_again(tmp_path, text):
     path = kubeconfig(tmp_path, token="old")
     ours = CredentialsReader(path)
-    ours.load()
+    ours.load_client_config()
     path.write_text(text)
     later(path)
     with pytest.raises(CommandError):
-        ours.load()
+        ours.load_client_config()
     kubeconfig(tmp_path, token="new")
     later(path)
-    assert ours.load().authorization == "Bearer new"
+    assert ours.load_client_config().authorization == "Bearer new"
 
 
 def test_variable_names_the_kubeconfig_even_if_it_is_set_late(tmp_path, monkeypatch):
     first, second = kubeconfig(tmp_path, token="first"), tmp_path / "missing"
     monkeypatch.setenv("KUBECONFIG", os.pathsep.join(map(str, (first, second))))
-    assert CredentialsReader().load().authorization == "Bearer first"
+    assert CredentialsReader().load_client_config().authorization == "Bearer first"
 
 
 def test_changed_token_file_is_read_again(tmp_path):
     token = tmp_path / "token"
     token.write_text("old\n")
     ours = CredentialsReader(kubeconfig(tmp_path, tokenFile="token"))
-    assert ours.load().authorization == "Bearer old"
+    assert ours.load_client_config().authorization == "Bearer old"
     token.write_text("new\n")
     later(token)
-    assert ours.load().authorization == "Bearer new"
+    assert ours.load_client_config().authorization == "Bearer new"
 
 
 def test_in_a_cluster_the_service_account_is_used_and_its_token_is_read_again(tmp_path, monkeypatch):
@@ -140,13 +140,13 @@ def test_in_a_cluster_the_service_account_is_used_and_its_token_is_read_again(tm
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
     ours = CredentialsReader()
-    found = ours.load()
+    found = ours.load_client_config()
     assert (found.server, found.authorization) == ("https://10.0.0.1:443", "Bearer old")
     assert found.tls is not None
-    assert ours.namespace == "batch"
+    assert ours.own_pod_namespace == "batch"
     token.write_text("new")
     later(token)
-    assert ours.load().authorization == "Bearer new"
+    assert ours.load_client_config().authorization == "Bearer new"
 
 
 def test_exec_plugin_runs_once_and_again_after_a_401(tmp_path):
@@ -161,15 +161,15 @@ def test_exec_plugin_runs_once_and_again_after_a_401(tmp_path):
         """,
     )
     ours = CredentialsReader(kubeconfig(tmp_path, exec=asks))
-    assert [ours.load().authorization for _ in range(3)] == ["Bearer t1"] * 3
-    assert ours.load(renew=True).authorization == "Bearer t2"
-    assert ours.load().authorization == "Bearer t2"
+    assert [ours.load_client_config().authorization for _ in range(3)] == ["Bearer t1"] * 3
+    assert ours.load_client_config(renew=True).authorization == "Bearer t2"
+    assert ours.load_client_config().authorization == "Bearer t2"
 
 
 def test_failed_exec_plugin_is_an_error(tmp_path):
     ours = CredentialsReader(kubeconfig(tmp_path, exec=plugin(tmp_path, "exit 1\n")))
     with pytest.raises(CommandError, match="exec plugin"):
-        ours.load()
+        ours.load_client_config()
 
 
 def test_rotated_client_certificate_is_loaded_with_its_key(tmp_path):
@@ -179,17 +179,17 @@ def test_rotated_client_certificate_is_loaded_with_its_key(tmp_path):
     paths["client-key"].write_bytes(key_pem(key))
     config = kubeconfig(tmp_path, "https://127.0.0.1:1", **{name: str(path) for name, path in paths.items()})
     ours = CredentialsReader(config)
-    first = ours.load().tls
+    first = ours.load_client_config().tls
     assert isinstance(first, ssl.SSLContext)
-    assert ours.load().tls is first
+    assert ours.load_client_config().tls is first
     key, certificate = authority()
     paths["client-certificate"].write_bytes(pem(certificate))
     later(paths["client-certificate"])
     with pytest.raises(CommandError):
-        ours.load()
+        ours.load_client_config()
     paths["client-key"].write_bytes(key_pem(key))
     later(paths["client-key"])
-    assert ours.load().tls not in (None, first)
+    assert ours.load_client_config().tls not in (None, first)
 
 
 def authority():
@@ -212,5 +212,5 @@ def key_pem(key):
 
 
 def test_no_file_is_written_next_to_the_kubeconfig(tmp_path):
-    CredentialsReader(kubeconfig(tmp_path, token="x")).load()
+    CredentialsReader(kubeconfig(tmp_path, token="x")).load_client_config()
     assert [path.name for path in Path(tmp_path).iterdir()] == ["kubeconfig"]

@@ -46,7 +46,7 @@ def raw(serve: Callable[[socket.socket], None], context: ssl.SSLContext | None =
 
 
 def ask(port: int, seconds: float = 5.0) -> ExtenderReply:
-    return HttpExtenderClient().send(
+    return HttpExtenderClient().send_request(
         ExtenderEndpoint(f"http://127.0.0.1:{port}/x/", seconds), "filter", b"{}"
     )
 
@@ -60,7 +60,9 @@ def test_response_is_returned_unchanged_and_connections_are_reused():
     with extender(filter=noting) as server:
         port = HttpExtenderClient()
         asked = [json.dumps({"at": at}) for at in range(5)]
-        replies = [port.send(ExtenderEndpoint(server.url, 5.0), "filter", one.encode()) for one in asked]
+        replies = [
+            port.send_request(ExtenderEndpoint(server.url, 5.0), "filter", one.encode()) for one in asked
+        ]
         (pool,) = port._pools.values()
         ports = {pool.pools[key].num_connections for key in pool.pools.keys()}  # noqa: SIM118 - no mapping
     assert [one.body for one in replies] == asked
@@ -101,7 +103,7 @@ def test_redirection_is_not_followed():
 def test_answer_above_the_size_limit_is_a_fault(monkeypatch):
     monkeypatch.setattr(adapter, "MAX_RESPONSE_BYTES", 1000)
     with extender(filter=b"x" * 5000) as server:
-        reply = HttpExtenderClient().send(ExtenderEndpoint(server.url), "filter", b"{}")
+        reply = HttpExtenderClient().send_request(ExtenderEndpoint(server.url), "filter", b"{}")
     assert reply.fault == "answered filter with more than 1000 bytes"
 
 
@@ -109,7 +111,7 @@ def test_answer_above_the_size_limit_is_a_fault(monkeypatch):
 def test_unreachable_prefix_is_a_fault(url):
     assert (
         HttpExtenderClient()
-        .send(ExtenderEndpoint(url, 1.0), "filter", b"{}")
+        .send_request(ExtenderEndpoint(url, 1.0), "filter", b"{}")
         .fault.startswith("cannot be reached: ")
     )
 
@@ -124,7 +126,7 @@ def test_put_does_not_block_the_event_loop():
             began = time.monotonic()
             port = HttpExtenderClient()
             replies = await asyncio.gather(
-                *(port.send_bind(ExtenderEndpoint(server.url), "filter", b"[]") for _ in range(3))
+                *(port.send_bind_request(ExtenderEndpoint(server.url), "filter", b"[]") for _ in range(3))
             )
             return replies, time.monotonic() - began
 
@@ -190,7 +192,7 @@ def test_tls_settings_of_the_extender_are_used(certificate, how, reached):
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
     https, tls = how(certificate)
     with raw(lambda connection: connection.sendall(answer), context) as port:
-        reply = HttpExtenderClient().send(
+        reply = HttpExtenderClient().send_request(
             ExtenderEndpoint(f"https://127.0.0.1:{port}", 5.0, https, tls), "filter", b"{}"
         )
         if not reached:  # release the server, which still waits for a connection

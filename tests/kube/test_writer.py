@@ -457,9 +457,9 @@ async def test_claims_bound_waits_until_all_are_bound_or_the_timeout():
     seen = {"a/one": seen_claim("Pending")}
     binder = ApiBinder(cast("Writer", None), NO_CLAIMS, VolumeClaims(lambda _: None, seen.get), poll=0.01)
     selections = [VolumeClaimSelectedNode("a", "one", "node-0")]
-    assert not await binder.wait_for_bound_claims(["a/one"], 0.05, selections)
+    assert not await binder.wait_for_bound_volume_claims(["a/one"], 0.05, selections)
     asyncio.get_running_loop().call_later(0.05, seen.update, {"a/one": seen_claim("Bound")})
-    assert await binder.wait_for_bound_claims(["a/one"], 5, selections)
+    assert await binder.wait_for_bound_volume_claims(["a/one"], 5, selections)
 
 
 @pytest.mark.parametrize(
@@ -475,7 +475,7 @@ async def test_wait_for_claims_ends_as_soon_as_the_volume_will_not_be_provisione
     seen = {"a/one": seen_claim("Pending")}
     binder = ApiBinder(cast("Writer", None), NO_CLAIMS, VolumeClaims(lambda _: None, seen.get), poll=0.01)
     wait = asyncio.create_task(
-        binder.wait_for_bound_claims(["a/one"], 600, [VolumeClaimSelectedNode("a", "one", "node-0")])
+        binder.wait_for_bound_volume_claims(["a/one"], 600, [VolumeClaimSelectedNode("a", "one", "node-0")])
     )
     await asyncio.sleep(0.02)
     assert not wait.done()

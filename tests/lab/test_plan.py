@@ -7,7 +7,7 @@ from tests.lab.scenarios import scenario, written
 
 
 def keys(made):
-    return [run.key for run in plan_runs(made)]
+    return [run.result_key for run in plan_runs(made)]
 
 
 def test_every_workload_is_run_under_every_policy_with_every_seed():
@@ -56,7 +56,7 @@ def test_the_content_of_a_trace_is_part_of_its_key_and_its_path_is_not(tmp_path)
 def test_a_policy_may_change_queues_all_of_them_or_one():
     policies = [{"name": "p", "queues": {"*": {"weight": 2.0}, "b": {"weight": 3.0, "parent": "a"}}}]
     run = plan_runs(scenario(policies=policies))[0]
-    laid = {queue.name: queue.spec for queue in run.queues_changed_by_policy(())}
+    laid = {queue.name: queue.spec for queue in run.queues_with_policy_changes(())}
     assert (laid["a"].weight, laid["b"].weight, laid["b"].parent) == (2.0, 3.0, "a")
     assert laid["a"].guarantee == {"nvidia.com/gpu": "16"}
 
@@ -67,7 +67,7 @@ def test_a_policy_may_change_queues_all_of_them_or_one():
 def test_an_invalid_change_of_queues_names_the_policy_and_the_queue(queues, complaint):
     run = plan_runs(scenario(policies=[{"name": "p", "queues": queues}]))[0]
     with pytest.raises(InvalidInput, match=f"policy p: .*{complaint}"):
-        run.queues_changed_by_policy(())
+        run.queues_with_policy_changes(())
 
 
 def test_an_invalid_profile_names_its_policy():

@@ -174,14 +174,18 @@ def test_settings_name_disabled_plugins_and_small_changes_are_not_rounded_to_non
 
 
 def test_a_sweep_without_significant_differences_states_no_clear_difference(swept):
-    same = [swept[0], swept[1], *(outcome.with_names("drawn", "copy") for outcome in swept[:2])]
+    same = [
+        swept[0],
+        swept[1],
+        *(outcome.with_workload_and_policy_names("drawn", "copy") for outcome in swept[:2]),
+    ]
     assert "no clear difference between fcfs and copy" in conclusion(render_sweep_report("small", same))
 
 
 def test_a_gain_of_a_sweep_is_stated_only_if_its_interval_confirms_it(swept):
     def with_wait(outcome, policy, wait):
         measures = {**outcome.measures, "meanWait": wait}
-        return replace(outcome, measures=measures).with_names("drawn", policy)
+        return replace(outcome, measures=measures).with_workload_and_policy_names("drawn", policy)
 
     base = [with_wait(swept[0], "fcfs", 7200.0), with_wait(swept[1], "fcfs", 7300.0)]
     better = [with_wait(swept[0], "fast", 3600.0), with_wait(swept[1], "fast", 3701.0)]
@@ -335,7 +339,7 @@ def test_a_cluster_is_described_in_a_line():
 
 
 def test_several_workloads_have_tables_and_figures_of_their_own(swept):
-    other = [outcome.with_names("second", outcome.policy) for outcome in swept]
+    other = [outcome.with_workload_and_policy_names("second", outcome.policy) for outcome in swept]
     both = render_sweep_report("small", [*swept, *other])
     assert ">drawn</h2>" in both
     assert ">second</h2>" in both

@@ -47,7 +47,7 @@ def test_the_page_lists_every_run_with_its_figures_and_its_file(folder):
     page = ResultPages(folder).runs_html()
     assert "small: 4 of 4 runs finished" in page
     for run in plan_runs(scenario()):
-        assert f'href="/runs/{run.key}.parquet"' in page
+        assert f'href="/runs/{run.result_key}.parquet"' in page
     assert "Mean wait" in page
     assert "Gangs not finished" not in page
     assert 'id="reload"' not in page
@@ -59,7 +59,7 @@ def test_policies_with_equal_settings_have_files_of_their_own_and_make_no_report
     write_run_plan(tmp_path, made, plan_runs(made))
     assert execute_missing_runs(plan_runs(made), tmp_path, InProcessWorkers()) == 1
     shown = ResultPages(tmp_path)
-    key = plan_runs(made)[0].key
+    key = plan_runs(made)[0].result_key
     page = shown.runs_html()
     assert "2 of 2 runs finished" in page
     for name in (f"{key}.parquet", f"{key}-2.parquet"):
@@ -92,7 +92,7 @@ def test_the_report_and_the_list_of_runs_link_to_each_other(folder):
 
 
 def test_a_finished_run_is_in_the_next_response(folder, made, read):
-    last = result_path(folder, plan_runs(scenario())[3].key)
+    last = result_path(folder, plan_runs(scenario())[3].result_key)
     last.unlink()
     shown = ResultPages(folder)
     before = shown.report_html()
@@ -103,7 +103,7 @@ def test_a_finished_run_is_in_the_next_response(folder, made, read):
     assert 'http-equiv="refresh"' not in page
     assert "This report is partial: 3 of 4 runs have finished" in before
     assert len(read) == 3
-    shutil.copy(result_path(made, plan_runs(scenario())[3].key), last)
+    shutil.copy(result_path(made, plan_runs(scenario())[3].result_key), last)
     assert "4 of 4 runs finished" in shown.runs_html()
     assert shown.report_html() != before
     assert read[3:] == [last.name]
@@ -127,7 +127,7 @@ def test_a_folder_without_results_is_refused_with_what_is_missing(tmp_path):
 
 def test_a_run_is_found_by_the_name_of_its_file_only(folder):
     shown = ResultPages(folder)
-    key = plan_runs(scenario())[0].key
+    key = plan_runs(scenario())[0].result_key
     assert shown.result_file_path(f"{key}.parquet") == result_path(folder, key)
     for name in (key, "absent.parquet", "../plan.json", f"../runs/{key}.parquet", "", ".", ".."):
         assert shown.result_file_path(name) is None

@@ -62,7 +62,7 @@ def test_outcomes_come_under_the_names_of_the_plan(tmp_path, run, outcome):
     renamed = plan_runs(
         scenario(seeds=1, policies=[{"name": "first", "profile": {"policy": {"name": "fcfs"}}}])
     )
-    assert renamed[0].key == run.key
+    assert renamed[0].result_key == run.key
     write_atomically(result_path(tmp_path, run.key), encode_outcome_as_parquet(outcome))
     write_run_plan(tmp_path, scenario(), renamed)
     assert [one.policy for one in read_outcomes(tmp_path)] == ["first"]

@@ -81,7 +81,7 @@ def test_an_unknown_policy_is_named_and_leaves_the_garbage_collector_as_it_was(p
 
 def test_without_detail_the_measures_are_the_same_and_series_are_left_out():
     whole = simulate_run(run_of("saf"))
-    small = whole.without_detail()
+    small = whole.without_placements_and_series()
     assert small.measures == whole.measures
     assert small.result.metrics().mean_slowdown == whole.result.metrics().mean_slowdown
     assert small.result.metrics() == whole.result.metrics()

@@ -42,7 +42,7 @@ def alone(tmp_path_factory):
 
 def test_a_sweep_makes_only_missing_runs(tmp_path, alone):
     assert swept(tmp_path, InProcessWorkers()) == (4, alone)
-    first = result_path(tmp_path, plan_runs(scenario())[0].key)
+    first = result_path(tmp_path, plan_runs(scenario())[0].result_key)
     first.unlink()
     told = []
     assert (

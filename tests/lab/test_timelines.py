@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsched.lab.fairness import Fairness
+from batchsched.lab.fairness import QueueShareSeries
 from batchsched.lab.measures import RunOutcome
 from batchsched.lab.run_columns import build_run_columns, short_resource_name
 from batchsched.lab.timelines import (
@@ -14,7 +14,7 @@ from batchsched.lab.timelines import (
     arrival_span_seconds,
     draw_fairness_error,
     draw_jain_index,
-    draw_queue_length,
+    draw_pending_gang_count,
     draw_used_and_fair_shares,
     draw_utilisation,
     mean_per_interval,
@@ -54,7 +54,7 @@ def test_utilisation_has_one_line_for_each_policy_in_percent_with_bounded_points
 def test_a_long_tail_is_outside_the_initial_view():
     run = played("a", gangs=30)
     last = replace(run.gangs[-1], ended=(run.gangs[-1].started or 0) + 10_000_000)
-    figure = draw_queue_length(build_run_columns([replace(run, gangs=(*run.gangs[:-1], last))]))
+    figure = draw_pending_gang_count(build_run_columns([replace(run, gangs=(*run.gangs[:-1], last))]))
     assert "are shown" in figure.caption
     assert "click" not in figure.caption  # a touch screen has no double-click
     assert figure.whole_range is not None
@@ -63,7 +63,7 @@ def test_a_long_tail_is_outside_the_initial_view():
 
 def test_values_have_their_units_when_the_reader_points_at_them():
     runs = build_run_columns([played("a")])
-    utilisation, queue = draw_utilisation(runs, GPU), draw_queue_length(runs)
+    utilisation, queue = draw_utilisation(runs, GPU), draw_pending_gang_count(runs)
     assert "%<extra>" in utilisation.data[0]["hovertemplate"]
     assert "gangs<extra>" in queue.data[0]["hovertemplate"]
     assert queue.layout["xaxis"]["unifiedhovertitle"]["text"].startswith("%{x} ")
@@ -83,7 +83,7 @@ def outcome(held, fair, *, seed=0, last=100):
     names = tuple(f"q{at}" for at in range(held.shape[1]))
     gangs = tuple(GangRecord(f"g{at}", "q0", 1, 1, at, at, at + 1, 1, None) for at in (0, last))
     result = RunResult("w", "p", gangs, ClusterSeries((), {}, {}, (), ()), 1)
-    fairness = Fairness("nvidia.com/gpu", names, np.array([0.0, 50.0]), held, fair, fair)
+    fairness = QueueShareSeries("nvidia.com/gpu", names, np.array([0.0, 50.0]), held, fair, fair)
     return RunOutcome("k", seed, result, fairness, {}, 0.0)
 
 

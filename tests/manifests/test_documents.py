@@ -74,7 +74,7 @@ def test_title_of_an_object_quotes_what_cannot_be_a_name(namespace, name, title)
     manifest = msgspec.json.encode({"apiVersion": "v1", "kind": "Pod", "metadata": metadata})
     (document,) = split_documents(manifest, "x.json")
     assert isinstance(document, Document)
-    assert document.title(namespaced=True) == title
+    assert document.kind_and_name(namespaced=True) == title
 
 
 @pytest.mark.parametrize("text", [b"d: {[1, 2]: x}", b"d: !!python/object:os.system {}", b"d: *nowhere"])

@@ -9,7 +9,7 @@ import pytest
 from batchsched.api.decision import to_json
 from batchsched.config.schema import Profile
 from batchsched.manifests.reader import read_manifests
-from batchsched.manifests.writer import to_json as manifests_of
+from batchsched.manifests.writer import encode_snapshot_as_json as manifests_of
 from tests.session.clusters import random_cluster
 from tests.session.scenario import alone, cluster, node, profile, schedule
 

@@ -8,7 +8,7 @@ import yaml
 from batchsched.api.core.pod import POD_GROUP_LABEL, SUB_GROUP_LABEL
 from batchsched.errors import CommandError, InvalidInput
 from batchsched.manifests import reader
-from batchsched.manifests.reader import format_set_aside, read_manifests
+from batchsched.manifests.reader import format_set_aside_object, read_manifests
 
 OURS = "scheduling.batchsched.dev/v1alpha1"
 
@@ -232,7 +232,7 @@ def test_file_that_is_missing_is_set_aside(tmp_path):
     (tmp_path / "1.json").write_text(json.dumps(node("n1")))
     found = read_manifests([tmp_path / "none.json", tmp_path / "1.json"])
     assert (
-        format_set_aside(found.set_aside_objects[0])
+        format_set_aside_object(found.set_aside_objects[0])
         == f"{tmp_path}/none.json: cannot be read: No such file or directory"
     )
 

@@ -26,7 +26,9 @@ class Observed:
         self.town = town = Town(snapshot)
         self.seen = seen = ActivityRecorder(town.clock, kept)
         profile_scheduler = ProfileScheduler(
-            profile(), town.cache, runner=SessionRunner(profile(), telemetry=seen.telemetry(profile()))
+            profile(),
+            town.cache,
+            runner=SessionRunner(profile(), telemetry=seen.telemetry_of_profile(profile())),
         )
         profile_scheduler.recording = kept > 0
         town.profile_scheduler = profile_scheduler
@@ -177,7 +179,7 @@ async def test_only_the_last_sessions_are_kept():
         await one.town.turns(1)
     assert [summary.id for summary in one.seen.sessions.summaries()] == [4, 3]
     assert one.seen.sessions.get_session(1) is None
-    one.seen.sessions.resize(1)
+    one.seen.sessions.set_max_sessions(1)
     assert [summary.id for summary in one.seen.sessions.summaries()] == [4]
 
 
@@ -191,7 +193,7 @@ async def test_no_session_is_recorded_if_none_is_kept():
 async def test_long_session_names_its_longest_stage_and_gang_for_ten_minutes(caplog):
     one = Observed(cluster(nodes(1), alone(1)))
     for seconds, gangs in ((4.0, {"team/short": 4.0}), (9.0, {"team/a": 1.0, "team/b": 3.0})):
-        timed = one.seen.telemetry(profile())
+        timed = one.seen.telemetry_of_profile(profile())
         timed.stages, timed.gangs = {"walk": 1.0, "pipeline": 3.5}, gangs
         one.seen.record_decision(one.town.profile_scheduler, Decision(), seconds)
 
@@ -210,7 +212,7 @@ async def test_long_session_names_its_longest_stage_and_gang_for_ten_minutes(cap
 
 @pytest.mark.parametrize("settings", [{}, {"selection": "ordered"}, {"solver": {"enabled": False}}])
 def test_telemetry_measures_the_work_for_each_gang_that_takes_part(settings):
-    measured = ActivityRecorder(Town(Snapshot()).clock, 0).telemetry(profile())
+    measured = ActivityRecorder(Town(Snapshot()).clock, 0).telemetry_of_profile(profile())
     snapshot = cluster(nodes(1, gpu=2), gang("placed", 2), gang("refused", 3))
     decide(snapshot, profile(**settings), 0.0, 0, telemetry=measured)
     assert measured.gangs.keys() == {"team/placed", "team/refused"}

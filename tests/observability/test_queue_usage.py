@@ -75,7 +75,7 @@ def cluster_of(drawn: Any) -> ClusterState:
         state.put(found)
     for number, spec in enumerate(drawn["pods"]):
         if spec["state"] == "assumed":
-            state.assume(f"team/pod-{number}", "n1", 0.0)
+            state.assume_pod(f"team/pod-{number}", "n1", 0.0)
     for number in drawn["deleted"]:
         if number < len(pods):
             state.remove(pods[number])
@@ -185,7 +185,7 @@ def test_usage_of_a_queue_is_the_same_number_everywhere(drawn):
     state = cluster_of(drawn)
     expected = by_rule(drawn)
     tables = SessionTables(state.snapshot(), standard_registry().create_pipeline(PROFILE))
-    tables.refresh()
+    tables.update_pending_gangs_and_indexes()
     assert plain(state.queue_usage.allocated_by_queue) == expected
     assert plain(in_limits(tables)) == expected
     assert plain(in_entitlements(tables)) == expected

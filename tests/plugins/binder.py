@@ -45,10 +45,10 @@ class Written:
         self._take(selection)
 
     @property
-    def claim_binder(self) -> "Written":
+    def resource_claim_binder(self) -> "Written":
         return self
 
-    async def reserve_claim(self, reservation: ResourceClaimReservation) -> None:
+    async def reserve_resource_claim(self, reservation: ResourceClaimReservation) -> None:
         self._take(reservation)
 
     async def reserve_extended_resource_claim(self, reservation: ExtendedResourceClaimReservation) -> None:
@@ -57,14 +57,14 @@ class Written:
     async def delete_extended_resource_claim(self, deletion: ExtendedResourceClaimRelease) -> None:
         self._take(deletion)
 
-    async def wait_for_devices(self, claims: Sequence[str], timeout_seconds: float) -> bool:
+    async def wait_for_prepared_devices(self, claims: Sequence[str], timeout_seconds: float) -> bool:
         self.awaited.append((tuple(claims), timeout_seconds))
         return self._bound
 
-    async def release_claim(self, release: ResourceClaimRelease) -> None:
+    async def release_resource_claim(self, release: ResourceClaimRelease) -> None:
         self._take(release)
 
-    async def wait_for_bound_claims(
+    async def wait_for_bound_volume_claims(
         self,
         claims: Sequence[str],
         timeout_seconds: float,

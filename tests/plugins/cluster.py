@@ -19,7 +19,11 @@ from batchsched.config.kubernetes_release import DEFAULT_VERSION, RELEASES, Kube
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.nodes.node_table import LEADING, Nodes, NodeTable
 from batchsched.framework.pod_class import PodClass
-from batchsched.framework.preemption import Nominations, PreemptionHandle, apply_nominations_and_extenders
+from batchsched.framework.preemption import (
+    Nominations,
+    PreemptionHandle,
+    restrict_by_nominations_and_extenders,
+)
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.status import Code, Verdict
 from tests.conformance.draw import case
@@ -103,7 +107,7 @@ def _small_case(seed: int, areas: tuple[str, ...]) -> Case:
     # Claims are compared in tests/devices, and in whole sessions.
     drawn = msgspec.convert({**case(seed, areas, frozenset({"devices"})), "expected": {}}, Case)
     names = {one.name for one in drawn.nodes[:5]}
-    bound = tuple(one for one in drawn.pods if one.node in names and not one.finished)
+    bound = tuple(one for one in drawn.pods if one.node_name in names and not one.finished)
     return msgspec.structs.replace(drawn, nodes=drawn.nodes[:5], pods=bound[:6], nominated_pods=())
 
 
@@ -194,5 +198,7 @@ def judged(pipeline: Pipeline, one: PodClass, made: NodeTable, nominations: Nomi
     )
     return replace(
         handle,
-        scan=apply_nominations_and_extenders(handle, partial(pipeline.run_extender_filters, one, table=made)),
+        scan=restrict_by_nominations_and_extenders(
+            handle, partial(pipeline.run_extender_filters, one, table=made)
+        ),
     )

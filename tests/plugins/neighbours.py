@@ -238,5 +238,5 @@ def worlds(draw: st.DrawFn, area: str) -> World:
         )
         gangs.append(Gang(classes, draw(st.booleans())))
     index = {node.name: at for at, node in enumerate(case.nodes)}
-    bound = tuple((one, index[one.node]) for one in case.pods)
+    bound = tuple((one, index[one.node_name]) for one in case.pods)
     return World(case.nodes, bound, tuple(gangs), case.namespaces)

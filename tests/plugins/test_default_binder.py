@@ -9,7 +9,7 @@ from batchsched.api.core.pod import POD_GROUP_LABEL, SUB_GROUP_LABEL
 from batchsched.api.external.conversion import with_labels
 from batchsched.config.schema import Profile
 from batchsched.errors import PluginError
-from batchsched.framework.runtime.binding_cycle import BindingCycle, run_binding_cycle
+from batchsched.framework.runtime.binding_cycle import BindingCycleInput, run_binding_cycle
 from batchsched.framework.runtime.pipeline import Pipeline, plugin_names
 from batchsched.framework.runtime.registry import standard_registry
 from batchsched.framework.status import SKIP, SUCCESS
@@ -20,7 +20,7 @@ from tests.plugins.cluster import node, pod, table
 
 
 def cycle(binder):
-    return BindingCycle(table([node("a")]), binder)
+    return BindingCycleInput(table([node("a")]), binder)
 
 
 def known():

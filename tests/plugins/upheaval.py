@@ -68,7 +68,7 @@ class Upheaval:
         """The cluster as plugins see it."""
         bound: dict[str, list[Pod]] = {}
         for one in self.bound.values():
-            bound.setdefault(one.node, []).append(one)
+            bound.setdefault(one.node_name, []).append(one)
         made = table(self.objects[EventResource.NODE].values(), bound, [GPU])
         fields: dict[str, Any] = {
             name: tuple(self.objects[resource].values())
@@ -98,7 +98,7 @@ class Upheaval:
             yield (what, old, there[name])
             return
         if what is EventResource.NODE:
-            for one in [one for one in self.bound.values() if one.node == name]:
+            for one in [one for one in self.bound.values() if one.node_name == name]:
                 yield (EventResource.ASSIGNED_POD, self.bound.pop(one.key), None)
         yield (what, there.pop(name), None)
 

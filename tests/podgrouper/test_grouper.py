@@ -412,7 +412,7 @@ def test_a_gang_goes_with_its_owner_and_its_pods_are_held(world):
 def test_an_assumed_pod_keeps_its_node_when_its_owner_is_added_later(world):
     world.cache.put(msgspec.convert({"metadata": {"name": "n"}}, KIND_BY_GROUP_AND_NAME["", "Node"].type))
     world.pod(owned_by=job(4))
-    assert world.cache.assume("team/train-0", "n", 0.0)
+    assert world.cache.assume_pod("team/train-0", "n", 0.0)
     world.own(job(4))
     assert world.cache.get("pods", "team/train-0").node == "n"
     assert world.group().effective_min_member == 4

@@ -29,7 +29,7 @@ class World:
         connection = Connection(CredentialsReader(), SystemClock())
         self.reflectors = {
             (reflector.resource.kind, reflector.resource.api_version): reflector
-            for reflector in self.grouper.reflectors(connection, SystemClock(), Decoder())
+            for reflector in self.grouper.create_reflectors(connection, SystemClock(), Decoder())
         }
         self.version = 0
 
@@ -48,11 +48,13 @@ class World:
         return msgspec.json.encode({"metadata": meta, "spec": stated})
 
     def group(self, name, parent="", minimum=1, version=BETA, **spec):
-        self.reflectors["PodGroup", version].handle_json(self.raw("PodGroup", name, parent, minimum, spec))
+        self.reflectors["PodGroup", version].add_or_update_from_json(
+            self.raw("PodGroup", name, parent, minimum, spec)
+        )
 
     def composite(self, name, parent="", minimum=1, **spec):
         raw = self.raw("CompositePodGroup", name, parent, minimum, spec)
-        self.reflectors["CompositePodGroup", ALPHA].handle_json(raw)
+        self.reflectors["CompositePodGroup", ALPHA].add_or_update_from_json(raw)
 
     def pod(self, name, group, scheduler="batchsched", labels=None):
         self.version += 1
@@ -141,7 +143,7 @@ def test_an_invalid_group_leaves_its_tree_waiting(world):
     world.composite("train")
     world.group("workers", "train", 4)
     world.pod("worker-0", "workers")
-    world.reflectors["PodGroup", BETA].handle_json(
+    world.reflectors["PodGroup", BETA].add_or_update_from_json(
         b'{"metadata": {"name": "workers", "namespace": "team", "uid": "x"}, "spec": {"schedulingPolicy": 3}}'
     )
     assert (world.of("worker-0"), world.gangs) == (("workers", None), {"train": 1})

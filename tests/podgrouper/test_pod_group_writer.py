@@ -50,7 +50,7 @@ def group_writer(world: World, writer: Any, **settings: Any) -> PodGroupWriter:
 
 async def run_for(written: PodGroupWriter, seconds: float) -> None:
     for moment in range(int(2 * seconds)):
-        await written.run_once(moment / 2)
+        await written.write_due_groups_and_labels(moment / 2)
 
 
 async def test_missing_permission_to_patch_pods_is_logged_once_for_all_pods(caplog: pytest.LogCaptureFixture):
@@ -95,12 +95,12 @@ async def test_a_derived_pod_group_is_written_once_and_again_only_after_a_failur
     world, writer = world_with_pods(4), Failing(status=500)
     written = group_writer(world, writer, patch_pods=False)
     (name,) = (key.partition("/")[2] for key in world.grouper.groups.groups_of_origin(DERIVED))
-    await written.run_once(0.0)
-    await written.run_once(RETRY_SECONDS - 1)
+    await written.write_due_groups_and_labels(0.0)
+    await written.write_due_groups_and_labels(RETRY_SECONDS - 1)
     assert writer.created == [name]
     writer.status = 0
     for _ in range(2):
-        await written.run_once(RETRY_SECONDS)
+        await written.write_due_groups_and_labels(RETRY_SECONDS)
     assert writer.created == [name, name]
 
 
@@ -112,7 +112,7 @@ async def test_refused_pod_group_is_tried_rarely_and_each_message_is_logged_once
     assert len(writer.created) == 3
     assert caplog.text.count("the test refuses the write") == 1
     writer.message = "for another reason"
-    await written.run_once(3 * REFUSED_SECONDS)
+    await written.write_due_groups_and_labels(3 * REFUSED_SECONDS)
     assert caplog.text.count("for another reason") == 1
 
 
@@ -132,12 +132,12 @@ async def test_queue_that_a_gang_keeps_is_reported_once_and_written_when_no_pod_
     for moment, queue in enumerate(("product", "product", "other")):
         world.own(job(4, labels={QUEUE_LABEL: queue}))
         world.groups.put(PodGroup.model_validate({"metadata": meta, "spec": spec, "status": {"placed": 2}}))
-        await written.run_once(float(moment))
+        await written.write_due_groups_and_labels(float(moment))
     key = f"team/{world.of()[0]}"
     assert reports == [(key, "product"), (key, "other")]
     assert writer.patched == []
     world.groups.put(PodGroup.model_validate({"metadata": meta, "spec": spec, "status": {"placed": 0}}))
-    await written.run_once(9.0)
+    await written.write_due_groups_and_labels(9.0)
     assert writer.patched == [world.of()[0]]
     assert len(reports) == 2
 
@@ -147,9 +147,9 @@ async def test_a_failed_write_of_labels_is_logged_unless_the_pod_has_gone(caplog
     caplog.set_level(logging.WARNING)
     writer = Failing()
     written = group_writer(world_with_pods(2), writer)
-    await written.run_once(0.0)
+    await written.write_due_groups_and_labels(0.0)
     assert writer.patched == []
     writer.status = status
-    await written.run_once(LABEL_DELAY_SECONDS)
+    await written.write_due_groups_and_labels(LABEL_DELAY_SECONDS)
     assert set(writer.patched) == {"train-0", "train-1"}
     assert ("labels of team/train-0 were not written" in caplog.text) is warned

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsched.queues.entitlements import sibling_queues_below
+from batchsched.queues.entitlements import build_sibling_queues
 from batchsched.queues.gang_order import POLICIES
 from batchsched.queues.reclaim_rules import may_reclaim, may_reclaim_all, reclaimer_stays_within_guarantee
 from batchsched.queues.sharing.policy import make_sharing_policy, registered_policy_classes
@@ -87,7 +87,7 @@ def test_victims_come_only_from_queues_above_their_entitlement(name, shares, see
             :-1
         ]:  # among its siblings at the top, the policy compares it with the queue that reclaims
             parent = int(shares.parent[row])
-            siblings = sibling_queues_below(shares, found.entitled, parent)
+            siblings = build_sibling_queues(shares, found.entitled, parent)
             at = row - int(np.searchsorted(shares.parent, parent))
             over = found.policies[parent].exceeded_resources(siblings, at)
             assert (over & wish.affected_resources).any()

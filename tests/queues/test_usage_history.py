@@ -10,7 +10,7 @@ from batchsched.queues.usage_history import (
     decay_factor,
     decay_usage,
     past_usage_by_queue,
-    usage_entries,
+    past_usage_entries,
 )
 
 WEEK = 7 * 86400.0
@@ -81,12 +81,12 @@ def test_history_continues_from_the_given_usage_and_ignores_time_that_goes_back(
 
 def test_usage_is_converted_to_snapshot_entries_and_back():
     usage = {"b": {"cpu": 1.5}, "a": {"memory": 2.0, "cpu": 1.0}}
-    assert [(one.queue, one.resource) for one in usage_entries(usage)] == [
+    assert [(one.queue, one.resource) for one in past_usage_entries(usage)] == [
         ("a", "cpu"),
         ("a", "memory"),
         ("b", "cpu"),
     ]
-    assert past_usage_by_queue(usage_entries(usage)) == usage
+    assert past_usage_by_queue(past_usage_entries(usage)) == usage
 
 
 def test_copied_history_continues_with_another_half_life():

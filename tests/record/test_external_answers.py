@@ -24,28 +24,28 @@ class Counting(NoExtenders):
         self.count = 0
 
     @override
-    def send(self, endpoint, verb, question):
+    def send_request(self, endpoint, verb, question):
         self.count += 1
         return ExtenderReply(str(self.count))
 
 
 def test_recorded_answers_are_returned_in_order_without_calls():
     first = RecordingExtenderClient(port=Counting())
-    heard = [first.send(HERE, "filter", question).body for question in (b"a", b"b", b"a")]
+    heard = [first.send_request(HERE, "filter", question).body for question in (b"a", b"b", b"a")]
     again = RecordingExtenderClient(first.calls)
-    assert [again.send(HERE, "filter", question).body for question in (b"a", b"b", b"a")] == heard
+    assert [again.send_request(HERE, "filter", question).body for question in (b"a", b"b", b"a")] == heard
     assert again.calls == first.calls
 
 
 def test_another_request_verb_or_extender_has_no_recorded_answer():
     heard = RecordingExtenderClient(port=Counting())
-    heard.send(HERE, "filter", b"a")
+    heard.send_request(HERE, "filter", b"a")
     for endpoint, verb, question in (
         (HERE, "filter", b"b"),
         (HERE, "bind", b"a"),
         (ExtenderEndpoint("http://there"), "filter", b"a"),
     ):
-        assert RecordingExtenderClient(heard.calls).send(endpoint, verb, question) == ExtenderReply(
+        assert RecordingExtenderClient(heard.calls).send_request(endpoint, verb, question) == ExtenderReply(
             fault=NOT_RECORDED
         )
 
@@ -53,22 +53,22 @@ def test_another_request_verb_or_extender_has_no_recorded_answer():
 def test_repeated_session_calls_extenders_only_for_new_requests():
     port = Counting()
     first = RecordingExtenderClient(port=port)
-    first.send(HERE, "filter", b"a")
+    first.send_request(HERE, "filter", b"a")
     second = RecordingExtenderClient(first.calls, port)
-    assert [second.send(HERE, "filter", one).body for one in (b"a", b"b")] == ["1", "2"]
+    assert [second.send_request(HERE, "filter", one).body for one in (b"a", b"b")] == ["1", "2"]
     assert port.count == 2
 
 
 def test_bindings_are_no_part_of_a_decision():
     transcript = RecordingExtenderClient(port=Counting())
-    assert asyncio.run(transcript.send_bind(HERE, "bind", b"")).fault
-    assert asyncio.run(RecordingExtenderClient().send_bind(HERE, "bind", b"")).fault == NOT_RECORDED
+    assert asyncio.run(transcript.send_bind_request(HERE, "bind", b"")).fault
+    assert asyncio.run(RecordingExtenderClient().send_bind_request(HERE, "bind", b"")).fault == NOT_RECORDED
     assert transcript.calls == ()
 
 
 def test_answers_survive_their_file_and_files_without_any_are_read(tmp_path):
     heard = RecordingExtenderClient(port=Counting())
-    heard.send(HERE, "filter", b"a")
+    heard.send_request(HERE, "filter", b"a")
     said = ExternalAnswers(heard.calls, (ExceededDeadline("slow", "Filter", 3, 1.5),))
     for answers in (said, NO_ANSWERS):
         write_session_file(

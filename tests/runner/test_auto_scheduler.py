@@ -1,7 +1,7 @@
 """Simulations with the gang order `auto`."""
 
 from batchsched.config.schema import Profile
-from batchsched.lab.simulation import simulate
+from batchsched.lab.simulation import simulate_under_profile
 from batchsched.simulator.run import RunSettings
 from tests.simulator.clusters import gangs_of
 
@@ -20,7 +20,7 @@ def mixed_rows():
 
 
 def run(chosen_profile):
-    return simulate(gangs_of(mixed_rows(), slots=8), chosen_profile, RunSettings("auto"))
+    return simulate_under_profile(gangs_of(mixed_rows(), slots=8), chosen_profile, RunSettings("auto"))
 
 
 def test_auto_chooses_headroom_for_short_wide_gangs_among_long_ones():

@@ -105,12 +105,12 @@ def test_record_of_an_invalid_object_has_its_first_field_once_and_names_further_
     (item,) = desk.intake.set_aside_objects.values()
     assert item.why.field == "spec.minMember"
     assert item.why.message == ("expected a whole number, found 'many'; spec.queue: expected text, found 7")
-    assert item.why.problem == f"spec.minMember: {item.why.message}"
+    assert item.why.field_and_message == f"spec.minMember: {item.why.message}"
 
 
 def test_text_that_is_not_json_is_set_aside():
     desk = Desk("Pod")
-    desk.intake.handle_json(b"{")
+    desk.intake.add_or_update_from_json(b"{")
     assert desk.keys == []
     assert len(desk.intake.set_aside_objects) == 1
 
@@ -130,7 +130,7 @@ def test_pod_group_of_another_scheduler_that_becomes_invalid_is_removed(number):
             raise AssertionError
 
     intake = EventHandler(kind, Store(), Decoder(), lambda: None)
-    intake.handle_json(b'{"metadata":{"name":"bert","namespace":"team","uid":"u"},"spec":17}')
+    intake.add_or_update_from_json(b'{"metadata":{"name":"bert","namespace":"team","uid":"u"},"spec":17}')
     assert seen == [("remove", "team/bert")]
 
 

@@ -23,8 +23,8 @@ from batchsched.runner import session_runner
 from batchsched.runner.session_runner import (
     SessionInput,
     SessionRunner,
+    repeat_until_no_call_is_overdue,
     run_with_plugin_deadline,
-    run_without_overdue_calls,
 )
 from batchsched.session import session
 from batchsched.session.session import Session
@@ -92,7 +92,9 @@ POINTS = [
 @pytest.mark.parametrize("point", POINTS)
 def test_plugin_that_hangs_fails_its_gang_and_is_disabled(point, settings):
     HANGS.update(point=point, how=waiting)
-    decision, overdue = run_without_overdue_calls(lambda minder: decide_with(minder, settings), DEADLINE)
+    decision, overdue = repeat_until_no_call_is_overdue(
+        lambda minder: decide_with(minder, settings), DEADLINE
+    )
     (one,) = overdue
     assert one.plugin == "Hanging"
     assert set(placed(decision)) == {"gpt-0", "gpt-1", "solo-0"}
@@ -110,7 +112,7 @@ def test_plugin_that_hangs_fails_its_gang_and_is_disabled(point, settings):
 
 def test_loop_that_never_ends_is_given_up_as_well():
     HANGS.update(point="Filter", how=spinning)
-    decision, (one,) = run_without_overdue_calls(lambda minder: decide_with(minder, {}), DEADLINE)
+    decision, (one,) = repeat_until_no_call_is_overdue(lambda minder: decide_with(minder, {}), DEADLINE)
     assert (one.plugin, one.point) == ("Hanging", "Filter")
     assert reasons(decision) == {"team/bert": "PluginFailed"}
 
@@ -118,7 +120,9 @@ def test_loop_that_never_ends_is_given_up_as_well():
 def test_plugin_that_hung_in_an_earlier_session_is_left_out_from_the_start():
     HANGS.update(point="Filter", how=waiting)
     before = ExceededDeadline("Hanging", "Filter", 0, DEADLINE)
-    decision, overdue = run_without_overdue_calls(lambda minder: decide_with(minder, {}), DEADLINE, (before,))
+    decision, overdue = repeat_until_no_call_is_overdue(
+        lambda minder: decide_with(minder, {}), DEADLINE, (before,)
+    )
     assert overdue == (before,)
     assert len(placed(decision)) == 5
     assert [one.object for one in decision.set_aside] == ["plugin Hanging"]
@@ -161,14 +165,14 @@ def test_slow_plugin_within_its_deadline_is_not_disabled():
         return usual
 
     HANGS.update(point="Filter", how=slow)
-    decision, overdue = run_without_overdue_calls(lambda minder: decide_with(minder, {}), 5.0)
+    decision, overdue = repeat_until_no_call_is_overdue(lambda minder: decide_with(minder, {}), 5.0)
     assert overdue == ()
     assert len(placed(decision)) == 5
 
 
 def test_exception_of_the_work_is_raised():
     with pytest.raises(ZeroDivisionError):
-        run_without_overdue_calls(lambda minder: 1 / 0, 1.0)
+        repeat_until_no_call_is_overdue(lambda minder: 1 / 0, 1.0)
 
 
 def test_two_plugins_that_hang_are_both_given_up():
@@ -181,7 +185,7 @@ def test_two_plugins_that_hang_are_both_given_up():
                 failed.append(error.plugin)
         return failed
 
-    done, overdue = run_without_overdue_calls(work, 0.05)
+    done, overdue = repeat_until_no_call_is_overdue(work, 0.05)
     assert done == ["one", "two"]
     assert [one.call for one in overdue] == [1, 2]
 
@@ -198,7 +202,7 @@ def test_call_that_is_known_to_be_overdue_is_not_made():
     assert minder.call_within_deadline("slow", "Filter", lambda: "first") == "first"
     with pytest.raises(PluginDeadlineExceeded, match="slow failed in Filter: took longer than 1 s"):
         minder.call_within_deadline("slow", "Filter", sys.exit)
-    assert minder.exceeded_deadline("slow") is not None
+    assert minder.find_exceeded_deadline("slow") is not None
 
 
 def test_built_in_plugins_have_no_deadline():

@@ -30,7 +30,7 @@ def session_with(rows, slots=4, profile=None):
     session = Session(workload.cluster, Profile.model_validate(profile or AUTO))
     for arrival in workload.arrivals:
         session.apply_changes(ClusterChanges(pod_groups=(arrival.group,), added_pods=arrival.pods))
-    session.tables.refresh()
+    session.tables.update_pending_gangs_and_indexes()
     return session
 
 
@@ -92,7 +92,7 @@ def test_forecast_prefers_the_order_that_lets_short_gangs_go_first():
     given = chooser.build_next_forecast_input(session, Snapshot(), 9.0)
     assert given.pools == {"pool-0": {"cpu": 4000}}
     assert len(given.pending) == len(given.recent) == 9
-    result = chooser.forecast_all(given)
+    result = chooser.forecast_all_candidates(given)
     assert result["sjf"].slowdown < result["fcfs"].slowdown
     assert chooser.choose_gang_order(result, 9.0).policy == "sjf"
 
@@ -102,7 +102,7 @@ def test_gangs_of_a_forecast_wait_until_running_gangs_end():
     session = Session(workload.cluster, Profile.model_validate(AUTO | {"policy": {"name": "fcfs"}}))
     for arrival in workload.arrivals:
         session.apply_changes(ClusterChanges(pod_groups=(arrival.group,), added_pods=arrival.pods))
-    session.tables.refresh()
+    session.tables.update_pending_gangs_and_indexes()
     chooser = chooser_of()
     chooser.record_arrived_gangs(session, ["default/g1"])
     # g0 starts; its pods are bound when the next session begins.
@@ -110,7 +110,7 @@ def test_gangs_of_a_forecast_wait_until_running_gangs_end():
     session.apply_changes(
         ClusterChanges(bound_pods=[_bound(pod, nodes) for pod in workload.arrivals[0].pods])
     )
-    session.tables.refresh()
+    session.tables.update_pending_gangs_and_indexes()
     given = chooser.build_next_forecast_input(session, Snapshot(), 100.0)
     assert [(gang.remaining, gang.requests) for gang in given.running] == [(400, {"cpu": 4000})]
     # 100 s of waiting so far, 400 s until g0 ends; then the same gang again, which arrives one second later.

@@ -105,10 +105,10 @@ def sizes(seconds: Sequence[float], *, arriving: str = "a", count: int = 1000) -
     """Run a session for each duration over a flood of namespace `a`; return the limits on gangs afterwards."""
     window, made, result = SessionGangSelector(500, 5.0), arrived(*flood("a", count)), []
     for duration in seconds:
-        window.resize(made.active_namespaces())
+        window.adjust_max_gangs(made.active_namespaces())
         selected(window, made)
         window.record_duration(duration)
-        window.resize({"a", arriving})
+        window.adjust_max_gangs({"a", arriving})
         result.append(window.gangs)
     return result
 
@@ -126,7 +126,7 @@ def test_session_is_short_while_gangs_wait_of_a_namespace_that_had_less_than_its
     window, made = SessionGangSelector(500, 5.0), arrived(*flood("a", 1000), *flood("b", small))
     assert Counter(entity.namespace for entity in selected(window, made)) == {"a": 500 - small, "b": small}
     window.record_duration(5.0)
-    window.resize({"a", "b"})
+    window.adjust_max_gangs({"a", "b"})
     assert window.gangs == size
 
 
@@ -140,7 +140,7 @@ def test_gang_that_makes_sessions_fail_is_alone_in_the_end():
     for _ in range(10):
         taken.append(len(selected(window, made)))
         window.halve_gangs_after_failure()
-        window.resize({"a", "b"})
+        window.adjust_max_gangs({"a", "b"})
     assert taken == [500, 250, 125, 62, 31, 15, 7, 3, 1, 1]
 
 

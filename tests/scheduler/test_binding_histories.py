@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from batchsched.api.core.pod import Pod, PodResourceClaim, PodResourceClaimStatus
 from batchsched.api.core.volume import PersistentVolumeClaimVolumeSource, Volume
 from batchsched.errors import BindFailed, NotLeading
-from batchsched.framework.runtime.binding_cycle import BindingCycle
+from batchsched.framework.runtime.binding_cycle import BindingCycleInput
 from batchsched.runner.profile_scheduler import PlacedGang, ProfileScheduler
 from tests.devices.objects import claim, device_class
 from tests.plugins import storage
@@ -71,7 +71,7 @@ class History:
         )
         self._serial = count()
         self._kinds: dict[str, str] = {}
-        self._in_flight: list[tuple[PlacedGang, BindingCycle]] = []
+        self._in_flight: list[tuple[PlacedGang, BindingCycleInput]] = []
         server, cache = self.town.server, self.town.cache
         server.keep_claim(claim("shared", metadata={"namespace": "team", "uid": "shared"}))
         cache.put(storage.storage_class(provisioner="kubernetes.io/no-provisioner"))
@@ -92,7 +92,7 @@ class History:
         bind_placement = cycles._bind_placement
 
         async def bind(
-            scheduler: ProfileScheduler, placed: PlacedGang, cycle: BindingCycle, *, is_prepared: bool
+            scheduler: ProfileScheduler, placed: PlacedGang, cycle: BindingCycleInput, *, is_prepared: bool
         ) -> None:
             self._in_flight.append((placed, cycle))
             await bind_placement(scheduler, placed, cycle, is_prepared=is_prepared)
@@ -166,7 +166,7 @@ class History:
         """Release claims of pods that are gone, and delete those that were created for them."""
         uids = {one.metadata.uid for one in self.town.server.pods.values()}
         for key, one in list(self.town.server.claims.items()):
-            controller = one.metadata.controller
+            controller = one.metadata.controller_owner
             if controller is not None and controller.uid not in uids:
                 self._delete_claim(key)
                 continue
@@ -191,7 +191,9 @@ class History:
                 for allocated in devices.allocations if devices is not None else ():
                     names = {result.device for result in allocated.allocation.devices.results}
                     assert names <= {key.device for key in uses}, f"a device of {one.key} is freed early"
-                for name, owner in cycle.reserved_volumes_and_devices.volumes.get(one).volumes:
+                for name, owner in cycle.reserved_volumes_and_devices.volumes.reserved_volumes_of_pod(
+                    one
+                ).volumes:
                     is_written = self.town.cache.get("persistent_volumes", name).spec.claim_ref is not None
                     assert is_written or assumed_claims.get(name) == owner, f"{name} is freed early"
 

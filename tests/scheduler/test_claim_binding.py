@@ -97,13 +97,13 @@ async def test_the_claim_of_a_pod_that_cannot_be_bound_is_released_and_those_of_
 async def test_bindings_of_bound_pods_end_before_the_claims_of_other_pods_are_released(monkeypatch):
     town = town_with()
     town.fail("bert-2", FAULT)
-    is_released, release_claim = asyncio.Event(), town.server.release_claim
+    is_released, release_resource_claim = asyncio.Event(), town.server.release_resource_claim
 
     async def release_late(release: ResourceClaimRelease) -> None:
         await is_released.wait()
-        await release_claim(release)
+        await release_resource_claim(release)
 
-    monkeypatch.setattr(town.server, "release_claim", release_late)
+    monkeypatch.setattr(town.server, "release_resource_claim", release_late)
     await town.turn()
     assert {pod for pod, _, _ in town.told} == {"bert-0", "bert-1", "bert-3"}
     is_released.set()

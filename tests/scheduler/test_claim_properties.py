@@ -159,7 +159,7 @@ def check(town: Town) -> None:
     )
     assert all(times == 1 for times in used.values()), "a device is allocated twice"
     for pod in town.server.pods.values():
-        for key in pod.resource_claim_keys if pod.node else ():
+        for key in pod.resource_claim_keys if pod.node_name else ():
             assert there[key].status.allocation is not None, f"{pod.name} is bound without devices"
             group = pod.spec.scheduling_group.pod_group_name if pod.spec.scheduling_group else ""
             assert there[key].is_reserved_for(pod.metadata.uid, group), (
@@ -176,7 +176,7 @@ def check_end(town: Town) -> None:
     held = {
         key for key, one in town.server.claims.items() if one.status.allocation or one.status.reserved_for
     }
-    needed = {key for pod in town.server.pods.values() if pod.node for key in pod.resource_claim_keys}
+    needed = {key for pod in town.server.pods.values() if pod.node_name for key in pod.resource_claim_keys}
     # Kubernetes releases the claim of a PodGroup at the latest when the PodGroup is deleted.
     used = {key for pod in town.server.pods.values() for key in pod.resource_claim_keys}
     of_empty_groups = {

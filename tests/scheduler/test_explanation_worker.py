@@ -123,7 +123,7 @@ async def test_nothing_is_explained_just_after_a_session_or_a_binding():
     await town.explain(after=QUIET_SECONDS / 2)
     assert town.outcomes == []
     await town.explain(after=QUIET_SECONDS)
-    town.worker.record_binding(pod("any"), "n0", "", 0.0)
+    town.worker.pause_after_binding(pod("any"), "n0", "", 0.0)
     assert len(town.outcomes) == 1
 
 

@@ -37,7 +37,7 @@ async def test_loop_continues_after_a_failed_turn(monkeypatch):
     running = asyncio.create_task(town.loop.run())
     for _ in range(100):
         town.clock.turn(1)
-        town.wakeup.signal()
+        town.wakeup.signal_cluster_change()
         await asyncio.sleep(0.001)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -171,7 +171,7 @@ async def test_failed_binding_of_another_profile_after_a_plugin_hung_is_tried_ag
 
 async def test_event_wakes_the_loop_at_once():
     wakeup = Wakeup(SystemClock())
-    wakeup.signal()
+    wakeup.signal_cluster_change()
     async with asyncio.timeout(60):
         await wakeup.wait_for_cluster_change(3600)
 
@@ -183,7 +183,7 @@ async def test_wait_without_events_ends_after_its_maximum():
 async def test_a_flood_is_waited_out_and_forgotten():
     wakeup = Wakeup(SystemClock())
     for _ in range(2 * MAX_EVENTS_WITHOUT_DELAY):
-        wakeup.signal()
+        wakeup.signal_cluster_change()
     async with asyncio.timeout(60):
         await wakeup.wait_for_cluster_change(3600)
     waiting = asyncio.create_task(wakeup.wait_for_cluster_change(3600))
@@ -200,7 +200,7 @@ class EagerClock(Clock):
     @override
     async def sleep(self, seconds: float) -> None:
         self.time += seconds
-        self.wakeup.signal()
+        self.wakeup.signal_cluster_change()
 
 
 async def delay_after(
@@ -210,8 +210,8 @@ async def delay_after(
     clock = EagerClock()
     wakeup = clock.wakeup = Wakeup(clock)
     for _ in range(MAX_EVENTS_WITHOUT_DELAY):
-        wakeup.signal()
-    wakeup.signal(at_once=at_once)
+        wakeup.signal_cluster_change()
+    wakeup.signal_cluster_change(at_once=at_once)
     clock.turn(session_seconds)
     begun = clock.monotonic()
     await wakeup.wait_for_cluster_change(3600, max_delay)
@@ -266,13 +266,13 @@ async def test_gangs_that_a_full_session_left_are_placed_without_delay():
     few = profile(sessionWindow=2)
     town = Town(cluster(nodes(1, gpu=9), alone(5, gpu=1)), few)
     signals: list[bool] = []
-    signal = town.wakeup.signal
+    signal = town.wakeup.signal_cluster_change
 
     def record(*, at_once: bool = False) -> None:
         signals.append(at_once)
         signal(at_once=at_once)
 
-    town.wakeup.signal = record  # type: ignore[method-assign]
+    town.wakeup.signal_cluster_change = record  # type: ignore[method-assign]
     await town.turns(3)
     assert signals == [True, True]
 
@@ -288,7 +288,7 @@ async def test_cancellation_together_with_an_event_is_not_lost(later):
 
     task = asyncio.create_task(loop())
     await asyncio.sleep(0)
-    wakeup.signal()
+    wakeup.signal_cluster_change()
     for _ in range(later):
         await asyncio.sleep(0)
     task.cancel()

@@ -37,7 +37,7 @@ def suppose(tmp_path):
         supposed = WhatIfCluster(SchedulerApp(nowhere, Clock(), [Profile()]), "batchsched", NOW)
         file = tmp_path / "objects.json"
         file.write_bytes(msgspec.json.encode({"kind": "List", "apiVersion": "v1", "items": manifests}))
-        supposed.add_files([file])
+        supposed.add_objects_from_files([file])
         return supposed
 
     return put

@@ -38,7 +38,7 @@ def test_entities_whose_backoff_ends_in_the_same_second_keep_the_order_of_the_ac
     early, late = failed("early", 0.1, refusals=1), failed("late", 0.9, refusals=1)
     queue.put(early, 2)
     queue.put(late, 1)
-    assert queue.first_refused() is late
+    assert queue.first_refused_entity() is late
 
 
 def test_entities_leave_the_backoff_queue_in_the_order_in_which_their_backoff_ends():
@@ -56,7 +56,7 @@ def test_entities_leave_the_backoff_queue_in_the_order_in_which_their_backoff_en
 
 def order(heap: EntityHeap) -> list[str]:
     identities = []
-    while (entity := heap.first()) is not None:
+    while (entity := heap.first_entity()) is not None:
         heap.remove(entity)
         identities.append(entity.identity)
     return identities

@@ -142,8 +142,8 @@ class Server:
             raise BindFailed(f"binding {key}: the pod is gone")
         if binding.uid not in ("", pod.metadata.uid):
             raise BindFailed(f"binding {key}: another pod has its name")
-        if pod.node and pod.node != binding.node:
-            raise BindFailed(f"binding {key}: it is bound to {pod.node} already")
+        if pod.node_name and pod.node_name != binding.node:
+            raise BindFailed(f"binding {key}: it is bound to {pod.node_name} already")
         bound = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=binding.node))
         self.keep(with_labels(bound, dict(binding.labels)) if binding.labels else bound)
 
@@ -185,10 +185,10 @@ class Server:
         raise AssertionError
 
     @property
-    def claim_binder(self) -> Self:
+    def resource_claim_binder(self) -> Self:
         return self
 
-    async def reserve_claim(self, reservation: ResourceClaimReservation) -> None:
+    async def reserve_resource_claim(self, reservation: ResourceClaimReservation) -> None:
         """Reserve and allocate as the API server shows it at once."""
         await self._write()
         key = reservation.claim_key
@@ -213,11 +213,11 @@ class Server:
     async def delete_extended_resource_claim(self, deletion: ExtendedResourceClaimRelease) -> None:
         raise AssertionError
 
-    async def wait_for_devices(self, claims: Sequence[str], timeout_seconds: float) -> bool:
+    async def wait_for_prepared_devices(self, claims: Sequence[str], timeout_seconds: float) -> bool:
         """Return at once whether the devices are prepared."""
         return self.unprepared.isdisjoint(claims)
 
-    async def release_claim(
+    async def release_resource_claim(
         self, release: ResourceClaimRelease, is_wanted: Callable[[], bool] = lambda: True
     ) -> None:
         await self._write()
@@ -244,7 +244,7 @@ class Server:
         self.claims[one.key] = kept
         self.cache.put(kept)
 
-    async def wait_for_bound_claims(
+    async def wait_for_bound_volume_claims(
         self,
         claims: Sequence[str],
         timeout_seconds: float,
@@ -328,12 +328,16 @@ class Town:
         """Begin to lead: all that a leader before knew is lost."""
         self.wakeup = Wakeup(self.clock)
         server: Any = self.server
-        self.cycles = BindingCycles(server, self.cache, self.clock, self._hear, self.wakeup.signal)
+        self.cycles = BindingCycles(
+            server, self.cache, self.clock, self._hear, self.wakeup.signal_cluster_change
+        )
         self.stranded = StaleGangController(
             self.cache, server, server, self.cycles.has_unfinished_bindings, self.clock
         )
         self.expiry = AssumedPodVerifier(self.cache, self._read, self.seen)
-        self.disruptions = Evictor(self.cache, server, self.clock, self.seen, self.wakeup.signal)
+        self.disruptions = Evictor(
+            self.cache, server, self.clock, self.seen, self.wakeup.signal_cluster_change
+        )
         unused = RefusedGangClaimController(self.cache, server, self.cycles.has_unfinished_bindings)
         self.profile_scheduler = ProfileScheduler(settings, self.cache, leaving=self.stranded.leaving)
         self.loop = SchedulerLoop(
@@ -342,8 +346,8 @@ class Town:
             self.wakeup,
             self.clock,
             [
-                self.disruptions.apply_decision,
-                unused.apply_decision,
+                self.disruptions.start_nominations_and_evictions,
+                unused.release_claims_of_refused_gangs,
                 lambda _, decision, __: self.decisions.append(decision),
             ],
             [self.stranded, self.expiry],
@@ -410,7 +414,11 @@ class Town:
     @property
     def bound(self) -> dict[str, str]:
         """The pods that the API server shows on a node, and that stay there."""
-        return {pod.name: pod.node for pod in self.server.pods.values() if pod.node and not pod.terminating}
+        return {
+            pod.name: pod.node_name
+            for pod in self.server.pods.values()
+            if pod.node_name and not pod.terminating
+        }
 
     @property
     def assumed(self) -> set[str]:

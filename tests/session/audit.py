@@ -41,7 +41,7 @@ def gangs(snapshot: Snapshot) -> dict[str, tuple[PodGroup | None, list[Pod]]]:
 
 
 def place(pod: Pod, places: Places) -> str:
-    return pod.node or places.get(pod.key, "")
+    return pod.node_name or places.get(pod.key, "")
 
 
 def complete(group: PodGroup | None, pods: Iterable[Pod], places: Places) -> bool:
@@ -185,7 +185,7 @@ def _outside(snapshot: Snapshot, places: Places, pods: list[Pod], level: str, wh
     named = {one.name: one.node_label for one in snapshot.topologies[0].spec.levels}
     at = {node.name: node.labels.get(named[level]) for node in snapshot.nodes}
     new = {at[places[pod.key]] for pod in pods if pod.key in places}
-    before = Counter(at[pod.node] for pod in pods if pod.node and at.get(pod.node) is not None)
+    before = Counter(at[pod.node_name] for pod in pods if pod.node_name and at.get(pod.node_name) is not None)
     most = {domain for domain, much in before.items() if much == max(before.values())}
     if len(new) > 1 or None in new or (new and before and not new <= most):
         return [f"{what} leaves its {level}"]
@@ -204,7 +204,7 @@ def over_limit(snapshot: Snapshot, places: Places) -> list[str]:
         if not there:
             continue
         name = (group.spec.queue or "default") if group else there[0].labels.get(QUEUE_LABEL, "default")
-        fresh = not any(pod.node for pod in there)
+        fresh = not any(pod.node_name for pod in there)
         for above in _ancestry(queues, name):
             running[above] += 1
             if fresh:

@@ -260,7 +260,7 @@ class _Draw:
         """Drop bound pods for which there was never room."""
         kept: list[Pod] = []
         for one in snapshot.pods:
-            if not one.node or not overcommitted(replace(snapshot, pods=(*kept, one)), {}):
+            if not one.node_name or not overcommitted(replace(snapshot, pods=(*kept, one)), {}):
                 kept.append(one)
         return replace(snapshot, pods=tuple(kept))
 

@@ -43,6 +43,6 @@ class Inside:
 
 def inside(snapshot: Snapshot, settings: Profile | None = None) -> Inside:
     session = Session(snapshot, settings or Profile())
-    session.tables.refresh()
+    session.tables.update_pending_gangs_and_indexes()
     run = session._new_run(Statement(session.tables, NOW), frozenset(), NOW, 0, NoTelemetry())
     return Inside(session, run, run.formulation_input())

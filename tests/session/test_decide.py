@@ -59,7 +59,7 @@ def test_twenty_single_gpu_pods_and_an_eight_gpu_pod_that_arrive_together_are_al
 def test_an_eight_gpu_pod_is_placed_after_twenty_single_gpu_pods_of_an_earlier_session():
     early = cluster(nodes(4, gpu=8), alone(20, gpu=1))
     later = bound(early, schedule(early))
-    assert sum(bool(one.node) for one in later.pods) == 20
+    assert sum(bool(one.node_name) for one in later.pods) == 20
     snapshot = cluster(later.nodes, Snapshot(pods=(*later.pods, pod("large", gpu=8))))
     assert "large" in placed(schedule(snapshot))
 

@@ -15,7 +15,7 @@ from batchsched.api.core.pod import POD_GROUP_LABEL
 from batchsched.api.decision import Decision, without_measured_durations
 from batchsched.api.snapshot import Snapshot
 from batchsched.manifests.reader import read_manifests
-from batchsched.manifests.writer import to_json as manifests_of
+from batchsched.manifests.writer import encode_snapshot_as_json as manifests_of
 from tests.session.clusters import NO_RULES, clusters, random_cluster
 from tests.session.scenario import profile, schedule
 

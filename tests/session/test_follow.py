@@ -47,7 +47,7 @@ def test_session_follows_the_events_of_the_cluster():
     follower.apply_changes(ClusterChanges(pod_groups=snapshot.pod_groups, added_pods=snapshot.pods))
     first = follower.decide(NOW, 0)
     assert set(placed(first)) == {"bert-0", "bert-1"}
-    running = [pod for pod in bound(snapshot, first).pods if pod.node]
+    running = [pod for pod in bound(snapshot, first).pods if pod.node_name]
     follower.apply_changes(ClusterChanges(bound_pods=running))
     assert placed(follower.decide(NOW, 0)) == {}
     follower.apply_changes(ClusterChanges(removed_pods=snapshot.pods[:2], removed_pod_groups=("team/bert",)))

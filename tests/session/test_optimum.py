@@ -104,7 +104,7 @@ def test_refused_gang_cannot_be_added_even_when_this_sessions_pods_may_move(clus
 @given(cluster=clusters(TINY))
 def test_no_valid_placement_has_a_higher_value(cluster: Snapshot):
     """Evaluates every placement of every pod by the objects only, so that the formulation is tested too."""
-    waiting = [pod for pod in cluster.pods if not pod.node]
+    waiting = [pod for pod in cluster.pods if not pod.node_name]
     tier_of = tiers_of(cluster)
     shares = {pod.key: weight(cluster, pod) for pod in waiting}
     tiers = sorted(set(tier_of.values()), reverse=True)
@@ -126,7 +126,7 @@ def tiers_of(cluster: Snapshot) -> dict[str, tuple[bool, int]]:
     values = {one.metadata.name: one.value for one in cluster.priority_classes}
     found: dict[str, tuple[bool, int]] = {}
     for group, pods in audit.gangs(cluster).values():
-        half = any(pod.node for pod in pods) and not audit.complete(group, pods, {})
+        half = any(pod.node_name for pod in pods) and not audit.complete(group, pods, {})
         priority = values.get(group.spec.priority_class_name, 0) if group else 0
         found |= {pod.key: (half, priority) for pod in pods}
     return found
@@ -143,7 +143,7 @@ def weight(cluster: Snapshot, pod: Pod) -> float:
     ages = {
         key: NOW - min(parse_timestamp(one.metadata.creation_timestamp) for one in pods)
         for key, (_, pods) in audit.gangs(cluster).items()
-        if any(not one.node for one in pods)
+        if any(not one.node_name for one in pods)
     }
     age = ages[audit.group_of(pod)] - min(ages.values())
     return share * (1 + 0.5 * min(1.0, age / 86400))

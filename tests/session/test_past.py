@@ -6,7 +6,7 @@ import pytest
 
 from batchsched.api.snapshot import PastQueueUsage, Snapshot
 from batchsched.ports.cluster import ClusterChanges
-from batchsched.queues.usage_history import usage_entries
+from batchsched.queues.usage_history import past_usage_entries
 from batchsched.session.session import Session, decide
 from tests.session.scenario import GPU, NOW, cluster, gang, nodes, profile, queue, schedule
 
@@ -43,7 +43,7 @@ def test_equal_queues_take_turns_and_replay_repeats_every_decision():
     for hour in range(6):
         now = NOW + hour * HOUR
         as_recorded = replace(
-            snapshot, pods=tuple(pods.values()), usage=usage_entries(follower.decayed_usage(now))
+            snapshot, pods=tuple(pods.values()), usage=past_usage_entries(follower.decayed_usage(now))
         )
         decision = follower.decide(now, 0)
         assert decide(as_recorded, chosen, now, 0) == decision

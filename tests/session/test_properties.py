@@ -33,7 +33,7 @@ def test_decisions_respect_gangs_capacity_filters_levels_and_limits(way: str, cl
     decision = schedule(cluster, WAYS[way])
     assert audit.violations(cluster, places(decision)) == []
     assert len(places(decision)) == len(decision.assignments)
-    assert set(places(decision)) <= {pod.key for pod in cluster.pods if not pod.node}
+    assert set(places(decision)) <= {pod.key for pod in cluster.pods if not pod.node_name}
 
 
 @every_way

@@ -60,7 +60,7 @@ def with_ancestors(name: str) -> Iterator[str]:
 def usage(snapshot: Snapshot) -> Counter[str]:
     used: Counter[str] = Counter()
     for pod in snapshot.pods:
-        if pod.node:
+        if pod.node_name:
             used.update(with_ancestors(pod.name.partition("-")[0]))
     return used
 
@@ -104,7 +104,7 @@ def test_limits_hold_guarantees_are_met_and_no_device_is_idle(policy: str, seed:
         used = usage(snapshot)
         assert all(used[name] <= most(tree[name]) for name in PARENTS), f"session {number}: {used}"
         if number == 1:  # some pods end, and their jobs submit others
-            ended = {pod.key for pod in snapshot.pods if pod.node and dice.random() < 0.3}
+            ended = {pod.key for pod in snapshot.pods if pod.node_name and dice.random() < 0.3}
             again = tuple(unbound(pod) if pod.key in ended else pod for pod in snapshot.pods)
             snapshot = replace(snapshot, pods=again)
     for name in LEAVES:

@@ -8,7 +8,7 @@ from batchsched.api.core.device import ResourceClaimTemplate
 from batchsched.api.core.pod import PodResourceClaim
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
-from batchsched.lab.simulation import simulate
+from batchsched.lab.simulation import simulate_under_profile
 from batchsched.simulator.cluster import workload_with_claims
 from batchsched.simulator.run import RunSettings
 from batchsched.simulator.workload import (
@@ -54,7 +54,7 @@ def workload(rows, nodes=1, devices=2, entry=None, outages=()) -> Workload:
 
 
 def spans(made: Workload, profile: Profile = PROFILES[0]) -> list[tuple[int | None, int | None]]:
-    result = simulate(made, profile, RunSettings("test"))
+    result = simulate_under_profile(made, profile, RunSettings("test"))
     return [(one.started, one.ended) for one in result.gangs]
 
 

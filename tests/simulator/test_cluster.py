@@ -48,7 +48,7 @@ def test_a_gang_that_loses_a_member_is_killed_whole_and_waits_again():
     gang = cluster.gangs[0]
     assert (cluster.running, cluster.waiting, gang.restarts) == (0, 1, 1)
     assert list(gang.pending) == ["default/g0-0", "default/g0-1", "default/g0-2"]
-    assert all(not pod.node for pod in gang.pending.values())
+    assert all(not pod.node_name for pod in gang.pending.values())
     assert set(cluster.scheduler.free.values()) == {1}
     assert (gang.evicted, gang.lost) == (3, 4)
     assert usage_of_queue(cluster) == (0, 3000)
@@ -107,7 +107,7 @@ PODS = create_rigid_arrival(TraceGang("g", ((create_pod_spec({"cpu": "1"}), 2),)
 
 def test_a_bound_pod_runs_on_its_node_since_now():
     pod = SimulatedPodBuilder().running_pod(PODS[0], "node-3", 1234)
-    assert (pod.node, pod.key, pod.status.phase) == ("node-3", PODS[0].key, "Running")
+    assert (pod.node_name, pod.key, pod.status.phase) == ("node-3", PODS[0].key, "Running")
     assert parse_timestamp(pod.status.start_time) == 1234.0
 
 

@@ -7,7 +7,7 @@ from typing_extensions import override
 
 from batchsched.api.decision import Decision, Nomination, WaitingAtPermit
 from batchsched.config.schema import Profile
-from batchsched.lab.simulation import simulate
+from batchsched.lab.simulation import simulate_under_profile
 from batchsched.session.session import Session
 from batchsched.simulator.run import RunSettings, simulate_workload
 from batchsched.simulator.workload import NodeOutage
@@ -171,7 +171,7 @@ def test_the_series_contain_used_amounts_and_pending_gangs():
 def test_sessions_in_order_with_backfill_are_easy_start_by_start(policy, rows):
     profile = Profile.model_validate({"selection": "ordered", "backfill": "easy", "policy": {"name": policy}})
     slots = 8  # shares of eight are exact in floats, so that equal shares stay equal
-    result = simulate(gangs_of(rows, slots), profile, RunSettings(policy))
+    result = simulate_under_profile(gangs_of(rows, slots), profile, RunSettings(policy))
     expected = easy_starts(sorted(rows, key=lambda row: row[0]), slots, KEYS[policy])
     assert {number: one.started for number, one in enumerate(result.gangs)} == expected
 
@@ -180,7 +180,7 @@ def test_sessions_in_order_with_backfill_are_easy_start_by_start(policy, rows):
 @given(rows=ROWS)
 def test_sessions_in_order_that_block_are_first_come_first_served(rows):
     profile = Profile.model_validate({"selection": "ordered", "blocking": True, "policy": {"name": "fcfs"}})
-    result = simulate(gangs_of(rows, 6), profile, RunSettings("fcfs"))
+    result = simulate_under_profile(gangs_of(rows, 6), profile, RunSettings("fcfs"))
     expected = easy_starts(sorted(rows, key=lambda row: row[0]), 6, KEYS["fcfs"], backfill=False)
     assert {number: one.started for number, one in enumerate(result.gangs)} == expected
 
@@ -254,12 +254,14 @@ def test_following_decides_as_a_fresh_look_where_the_solver_chooses_by_weight():
 @given(rows=ROWS)
 def test_a_run_repeats(rows):
     workload = gangs_of(rows, 6)
-    assert simulate(workload, IN_ORDER, SETTINGS) == simulate(workload, IN_ORDER, SETTINGS)
+    assert simulate_under_profile(workload, IN_ORDER, SETTINGS) == simulate_under_profile(
+        workload, IN_ORDER, SETTINGS
+    )
 
 
 @given(rows=ROWS)
 def test_nodes_are_never_overcommitted_and_gangs_hold_all_of_their_pods(rows):
-    result = simulate(gangs_of(rows, 6), IN_ORDER, SETTINGS)
+    result = simulate_under_profile(gangs_of(rows, 6), IN_ORDER, SETTINGS)
     assert all(
         used <= total
         for used, total in zip(result.series.used["cpu"], result.series.total["cpu"], strict=True)

@@ -4,7 +4,7 @@ import pytest
 
 from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput
-from batchsched.lab.simulation import simulate
+from batchsched.lab.simulation import simulate_under_profile
 from batchsched.simulator.run import RunSettings
 from batchsched.simulator.swf import SwfJob, create_workload, read_trace
 
@@ -87,7 +87,7 @@ def test_rows_that_repeat_a_job_number_are_gangs_of_their_own():
         "default/j02.3",
         "default/j13",
     ]
-    result = simulate(made, Profile(), RunSettings("test"))
+    result = simulate_under_profile(made, Profile(), RunSettings("test"))
     assert [(one.started, one.ended) for one in result.gangs] == [(0, 50), (10, 60), (20, 70), (30, 35)]
 
 

@@ -15,7 +15,7 @@ from batchsched.api.queue_access import DEFAULT_QUEUE_LABEL
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.errors import InvalidInput
-from batchsched.lab.simulation import simulate
+from batchsched.lab.simulation import simulate_under_profile
 from batchsched.simulator.cluster import SimulatedPodBuilder
 from batchsched.simulator.run import RunSettings
 from batchsched.simulator.workload import (
@@ -74,7 +74,7 @@ def test_a_gang_of_the_future_arrives_at_its_creation_time():
 def test_a_running_gang_ends_after_its_remaining_time_and_the_next_starts():
     first = running(gang("a", 3, 50), 980, ("node-0", "node-1", "node-2"))
     made = workload_of(snapshot(first, gang("b", 2, 10)))
-    result = simulate(made, PROFILE, RunSettings("fcfs"))
+    result = simulate_under_profile(made, PROFILE, RunSettings("fcfs"))
     assert [(one.key, one.started, one.ended) for one in result.gangs] == [
         ("default/a", 1000, 1030),
         ("default/b", 1030, 1040),
@@ -85,7 +85,7 @@ def test_a_running_gang_that_is_killed_loses_all_its_work_and_runs_again_from_th
     first = running(gang("a", 1, 50), 980, ("node-0",))
     made = workload_of(snapshot(first))
     outages = (NodeOutage("node-0", 1010), NodeOutage("node-1", 1015), NodeOutage("node-2", 1015))
-    result = simulate(replace(made, outages=outages), PROFILE, RunSettings("fcfs"))
+    result = simulate_under_profile(replace(made, outages=outages), PROFILE, RunSettings("fcfs"))
     (record,) = result.gangs
     assert (record.runtime, record.started, record.ended) == (50, 1015, 1065)
     assert (record.restarts, record.lost) == (2, 30 + 5)
@@ -96,7 +96,7 @@ def test_a_gang_with_fewer_bound_pods_than_its_minimum_has_not_begun_to_run():
     partly = replace(
         whole, pods=(*running(replace(whole, pods=whole.pods[:1]), 980, ("node-0",)).pods, whole.pods[1])
     )
-    result = simulate(workload_of(snapshot(partly)), PROFILE, RunSettings("fcfs"))
+    result = simulate_under_profile(workload_of(snapshot(partly)), PROFILE, RunSettings("fcfs"))
     assert [(one.started, one.ended) for one in result.gangs] == [(1000, 1050)]
 
 
@@ -107,7 +107,7 @@ def test_pods_of_other_schedulers_stay_and_use_their_node():
         status=PodStatus(phase="Running"),
     )
     made = workload_of(snapshot(gang("a", 4, 50), pods=(other,)), start=0.0)
-    result = simulate(made, PROFILE, RunSettings("fcfs"))
+    result = simulate_under_profile(made, PROFILE, RunSettings("fcfs"))
     assert made.cluster.pods == (other,)
     assert result.metrics().unfinished == 1
     assert set(result.series.used["cpu"]) == {1000}
@@ -119,7 +119,7 @@ def test_a_single_pod_is_a_gang_of_one():
         spec=SPEC,
     )
     made = workload_of(snapshot(pods=(alone,)), start=0.0, runtime=30)
-    result = simulate(made, PROFILE, RunSettings("fcfs"))
+    result = simulate_under_profile(made, PROFILE, RunSettings("fcfs"))
     assert [(one.key, one.started, one.ended) for one in result.gangs] == [("default/one", 7, 37)]
 
 
@@ -131,7 +131,7 @@ def reserved(one):
 
 def test_gangs_that_rested_in_a_recorded_session_run_in_its_simulation():
     recorded = replace(snapshot(gang("a", 2, 50)), resting=("default/a",))
-    result = simulate(workload_of(recorded), PROFILE, RunSettings("fcfs"))
+    result = simulate_under_profile(workload_of(recorded), PROFILE, RunSettings("fcfs"))
     assert [(one.started, one.ended) for one in result.gangs] == [(1000, 1050)]
 
 
@@ -153,7 +153,7 @@ def test_gangs_and_single_pods_that_name_no_queue_belong_to_the_default_queue_of
     unnamed = replace(without, group=PodGroup(metadata=without.group.metadata, spec=PodGroupSpec()))
     alone = Pod(metadata=ObjectMeta(name="one", namespace="default"), spec=SPEC)
     cluster = replace(snapshot(unnamed, named, pods=(alone,)), namespaces=(namespace,))
-    result = simulate(workload_of(cluster), PROFILE, RunSettings("fcfs"))
+    result = simulate_under_profile(workload_of(cluster), PROFILE, RunSettings("fcfs"))
     assert [(one.key, one.queue) for one in result.gangs] == [
         ("default/a", "team-a"),
         ("default/b", "default"),
@@ -168,7 +168,7 @@ def test_single_pods_of_a_profile_with_another_scheduler_name_end_and_make_room(
         snapshot(gang("a", 1, 50), slots=1, pods=(SimulatedPodBuilder().running_pod(alone, "node-0", 1000),)),
         scheduler_name="mine",
     )
-    result = simulate(made, PROFILE, RunSettings("fcfs"))
+    result = simulate_under_profile(made, PROFILE, RunSettings("fcfs"))
     assert [(one.key, one.started, one.ended) for one in result.gangs] == [
         ("default/a", 1099, 1149),
         ("default/one", 1000, 1099),

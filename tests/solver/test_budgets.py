@@ -18,7 +18,7 @@ from batchsched.solver.objective import compare_objectives_by_tier, compare_solu
 from batchsched.solver.planned_gangs import place_planned_gangs
 from batchsched.solver.problem import Problem, Solution, SolverBudget
 from batchsched.solver.small_session import solve_small_session
-from batchsched.solver.stage import solve
+from batchsched.solver.stage import solve_problem
 from batchsched.solver.verify import find_solution_faults
 from bench.solver.instances import generate, partitioned
 from bench.solver.problems import to_problem
@@ -30,7 +30,7 @@ from tests.solver.instances import problems
 def test_random_sessions_end_no_worse_with_a_larger_budget(problem: Problem, budgets: tuple[float, float]):
     for exact_variables in (0, 2500):
         fewer, more = (
-            solve(problem, SolverBudget(units, exact_variables=exact_variables)) for units in budgets
+            solve_problem(problem, SolverBudget(units, exact_variables=exact_variables)) for units in budgets
         )
         assert compare_solutions(more, fewer) >= 0
 
@@ -42,7 +42,7 @@ def test_contended_sessions_end_no_worse_with_a_larger_budget(seed: int, monkeyp
     monkeypatch.setattr(search, "SHORT_BUDGET", 0.02)
     problem = to_problem(partitioned(64, 16, seed) if seed else generate(64, 20, 5, tiers=1, noisy=True))
     answers = [
-        solve(problem, SolverBudget(units, exact_variables=0, gap=0.0))
+        solve_problem(problem, SolverBudget(units, exact_variables=0, gap=0.0))
         for units in (0.01, 0.02, 0.04, 0.2, 0.5)
     ]
     for fewer, more in pairwise(answers):
@@ -54,7 +54,7 @@ def test_contended_sessions_end_no_worse_with_a_larger_budget(seed: int, monkeyp
 def test_small_sessions_end_no_worse_with_a_larger_budget(seed: int, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(small_session, "FIRST_STEP_EFFORT", 0.002)
     problem = to_problem(small(seed))
-    answers = [solve(problem, SolverBudget(units)) for units in (0.002, 0.004, 0.01, 0.04)]
+    answers = [solve_problem(problem, SolverBudget(units)) for units in (0.002, 0.004, 0.01, 0.04)]
     assert {answer.stage for answer in answers} == {"exact"}
     for fewer, more in pairwise(answers):
         assert compare_solutions(more, fewer) >= 0
@@ -98,7 +98,7 @@ def test_small_session_is_no_worse_than_its_floor_and_takes_the_tiered_model_if_
 
 def test_gangs_of_a_plan_are_placed_without_a_choice_among_gangs():
     problem = to_problem(small(15))
-    optimum = solve(problem, SolverBudget(exact_variables=0))
+    optimum = solve_problem(problem, SolverBudget(exact_variables=0))
     spending = CpSatBudget(1.0, 30.0, 0)
     placed = place_planned_gangs(problem, optimum.taken, spending)
     assert placed is not None
@@ -110,5 +110,7 @@ def test_gangs_of_a_plan_are_placed_without_a_choice_among_gangs():
 
 def test_rounding_of_a_plan_does_not_cost_a_tier_what_nodes_hold():
     problem = to_problem(small(15))
-    tiered, exact = (solve(problem, SolverBudget(exact_variables=variables)) for variables in (0, 2500))
+    tiered, exact = (
+        solve_problem(problem, SolverBudget(exact_variables=variables)) for variables in (0, 2500)
+    )
     assert compare_objectives_by_tier(tiered.objective, exact.objective) == 0

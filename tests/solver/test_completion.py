@@ -13,7 +13,7 @@ from batchsched.solver.completion import place_gangs_that_greedy_missed
 from batchsched.solver.exact import solve_exact
 from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.problem import EVERY_NODE, ConstraintRow, Problem, SolverBudget
-from batchsched.solver.stage import solve
+from batchsched.solver.stage import solve_problem
 from batchsched.solver.verify import find_solution_faults
 from tests.solver.instances import problem_of, problems, random_problem
 
@@ -28,7 +28,7 @@ def test_a_gang_that_is_alone_is_placed_exactly_if_it_fits(seed: int, nodes: int
     """In the explicit examples, the order in which pods are placed decides."""
     problem = random_problem(seed, nodes, 1, extras=False)
     best = solve_exact(problem, SolverBudget(deterministic=20.0), 0)
-    assert solve(problem, AGGREGATED).taken.tolist() == best.taken.tolist()
+    assert solve_problem(problem, AGGREGATED).taken.tolist() == best.taken.tolist()
 
 
 @pytest.mark.properties

@@ -11,7 +11,7 @@ from batchsched.solver.greedy import solve_greedy
 from batchsched.solver.improvement.exact_search import ExactSearch
 from batchsched.solver.objective import compare_solutions, objective_upper_bounds_by_tier
 from batchsched.solver.problem import Problem, SolverBudget
-from batchsched.solver.stage import solve
+from batchsched.solver.stage import solve_problem
 from batchsched.solver.verify import find_solution_faults
 from bench.solver.problems import to_problem
 from bench.solver.small import small
@@ -51,6 +51,6 @@ def test_small_session_ends_within_half_a_percent_where_the_exact_model_alone_do
     # The wall clock decides nothing on a busy machine.
     budget = SolverBudget(guard_seconds=1e6)
     alone = solve_exact(problem, budget, 0, solve_greedy(problem))
-    session = solve(problem, budget)
+    session = solve_problem(problem, budget)
     assert alone.gap > 0.005 >= session.gap
     assert session.effort <= budget.deterministic

@@ -25,7 +25,7 @@ from batchsched.solver.improvement.step import SearchStep, StepResult
 from batchsched.solver.improvement.subproblem import NeighbourhoodProblem
 from batchsched.solver.objective import compare_solutions
 from batchsched.solver.problem import Problem, SolverBudget
-from batchsched.solver.stage import solve
+from batchsched.solver.stage import solve_problem
 from batchsched.solver.verify import find_solution_faults
 from bench.solver.instances import generate, partitioned
 from bench.solver.problems import to_problem
@@ -76,7 +76,7 @@ def test_gangs_outside_of_a_neighbourhood_keep_their_nodes():
     solution = solve_greedy(problem)
     step = NeighbourhoodChooser(problem, 0).choose_neighbourhood(0, 5, solution, takes_all_gangs=False)
     part = NeighbourhoodProblem(problem, solution, step)
-    improved = part.to_whole_problem(
+    improved = part.to_solution_of_whole_problem(
         solution, part.solve(SolverBudget(deterministic=STEP_EFFORT), 0, NoTelemetry())
     )
     kept = ~np.isin(problem.classes.gang, step.gangs)
@@ -97,7 +97,7 @@ def test_the_incumbent_of_a_neighbourhood_is_legal_there():
             selection.choose_neighbourhood(number % 4, number, solution, takes_all_gangs=number < 4),
         )
         assert find_solution_faults(part.problem, part.incumbent) == ()
-        assert compare_solutions(part.to_whole_problem(solution, part.incumbent), solution) == 0
+        assert compare_solutions(part.to_solution_of_whole_problem(solution, part.incumbent), solution) == 0
 
 
 def test_a_step_for_a_tier_takes_all_gangs_from_this_tier_down_or_a_part_with_the_refused_gangs():
@@ -166,9 +166,9 @@ def test_a_larger_model_costs_more_units():
 
 def test_a_session_that_the_rounds_leave_open_ends_no_worse(monkeypatch: pytest.MonkeyPatch):
     problem = to_problem(partitioned(128, 24, 1))
-    improved = solve(problem, SolverBudget(exact_variables=0))
+    improved = solve_problem(problem, SolverBudget(exact_variables=0))
     monkeypatch.setattr(stage, "improve_solution", lambda problem, solution, *_: solution)
-    rounds = solve(problem, SolverBudget(exact_variables=0))
+    rounds = solve_problem(problem, SolverBudget(exact_variables=0))
     assert compare_solutions(improved, rounds) >= 0
     assert (improved.bound >= improved.objective).all()
     assert find_solution_faults(problem, improved) == ()

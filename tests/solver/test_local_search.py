@@ -168,8 +168,8 @@ def full(tier: int) -> Packing:
     gangs = [{"pods": 4, "demand": [1], "tier": 1}, {"pods": 4, "demand": [1], "tier": 1},
              {"pods": 3, "demand": [2], "tier": tier}]  # fmt: skip
     packing = Packing(problem_of([[4], [4]], gangs))
-    packing.place_gang(0)
-    packing.place_gang(1)
+    packing.place_minimum_of_gang(0)
+    packing.place_minimum_of_gang(1)
     return packing
 
 
@@ -190,7 +190,7 @@ def test_gangs_of_the_same_tier_are_not_ejected():
 def test_all_ejected_gangs_are_restored_if_the_room_is_not_enough():
     gangs = [{"pods": 4, "demand": [1], "tier": 1}, {"pods": 9, "demand": [1], "tier": 0}]
     packing = Packing(problem_of([[4], [4]], gangs))
-    packing.place_gang(0)
+    packing.place_minimum_of_gang(0)
     assert eject_for(packing, 1) is None
     assert packing.taken.tolist() == [True, False]
 
@@ -200,7 +200,7 @@ def test_the_cheapest_gangs_that_free_enough_room_together_are_ejected():
     gangs = [{"pods": 4, "demand": [1], "tier": 1, "weight": cost} for cost in costs]
     packing = Packing(problem_of([[4], [4], [4]], [*gangs, {"pods": 2, "demand": [4], "tier": 0}]))
     for gang in range(3):
-        packing.place_gang(gang)
+        packing.place_minimum_of_gang(gang)
     assert eject_for(packing, 3) in ([1, 2], [2, 1])
 
 
@@ -212,8 +212,8 @@ def eject_for_surplus(packing: Packing, gang: int) -> list[int]:
 def test_elastic_pods_take_the_room_of_a_gang_of_a_lower_tier(tier: int, waiting: int, ejected: list[int]):
     gangs = [{"pods": 4, "need": 2, "demand": [1], "tier": tier}, {"pods": 2, "demand": [1], "tier": 1}]
     packing = Packing(problem_of([[4]], gangs))
-    packing.place_gang(0)
-    packing.place_gang(1)
+    packing.place_minimum_of_gang(0)
+    packing.place_minimum_of_gang(1)
     assert eject_for_surplus(packing, 0) == ejected
     assert packing.room.waiting[0] == waiting
     assert packing.taken.tolist() == [True, not ejected]
@@ -226,7 +226,7 @@ def test_an_elastic_pod_takes_the_room_of_several_gangs_if_one_is_not_enough():
     ]
     packing = Packing(problem_of([[4], [4]], gangs))
     for gang in range(3):
-        packing.place_gang(gang)
+        packing.place_minimum_of_gang(gang)
     assert sorted(eject_for_surplus(packing, 0)) == [1, 2]
     assert packing.room.waiting[0] == 0
 
@@ -239,7 +239,7 @@ def test_gangs_are_restored_if_their_room_is_not_enough_for_an_elastic_pod():
     ]
     packing = Packing(problem_of([[4], [4]], gangs))
     for gang in range(3):
-        packing.place_gang(gang)
+        packing.place_minimum_of_gang(gang)
     before = [row.tolist() for row in packing.room.free]
     assert eject_for_surplus(packing, 0) == []
     assert packing.taken.tolist() == [True, True, True]
@@ -253,7 +253,7 @@ def test_no_gang_is_ejected_if_the_other_ejected_gangs_free_enough_room():
     ]
     packing = Packing(problem_of([[1], [4]], [*gangs, {"pods": 1, "demand": [4], "tier": 0}]))
     for gang in range(2):
-        packing.place_gang(gang)
+        packing.place_minimum_of_gang(gang)
     assert eject_for(packing, 2) == [1]
 
 

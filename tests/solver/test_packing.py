@@ -47,14 +47,14 @@ def state(packing: Packing) -> tuple:
 def test_rollback_and_withdrawal_restore_the_earlier_state(problem: Problem, data):
     packing = Packing(problem)
     gangs = len(problem.gangs.need)
-    packing.place_gang(0)
+    packing.place_minimum_of_gang(0)
     before, mark = repr(state(packing)), packing.checkpoint()
     for gang in range(1, gangs):
-        packing.place_gang(gang)
+        packing.place_minimum_of_gang(gang)
     packing.roll_back_to(mark)
     assert repr(state(packing)) == before
     chosen = data.draw(st.integers(0, gangs - 1))
-    packing.place_gang(chosen)
+    packing.place_minimum_of_gang(chosen)
     held = repr(state(packing))
     packing.reinstate_gangs(packing.withdraw_gangs({chosen}))
     assert repr(state(packing)) == held
@@ -63,13 +63,13 @@ def test_rollback_and_withdrawal_restore_the_earlier_state(problem: Problem, dat
 def test_a_gang_that_does_not_fit_changes_nothing():
     packing = Packing(problem_of([[2], [2]], [{"pods": 5, "demand": [1]}]))
     before = repr(state(packing))
-    assert packing.place_gang(0) is None
+    assert packing.place_minimum_of_gang(0) is None
     assert repr(state(packing)) == before
 
 
 def test_a_required_level_takes_the_domain_that_holds_the_gang_with_the_least_to_spare():
     problem = problem_of([[4], [4], [3], [2]], [{"pods": 5, "demand": [1], "required": 0}], levels=RACKS)
-    entries = Packing(problem).place_gang(0)
+    entries = Packing(problem).place_minimum_of_gang(0)
     assert entries is not None
     assert {int(node) for entry in entries for node in entry.nodes} == {2, 3}
 
@@ -77,7 +77,7 @@ def test_a_required_level_takes_the_domain_that_holds_the_gang_with_the_least_to
 def test_a_pinned_gang_stays_in_its_domain():
     gang = {"pods": 5, "demand": [1], "required": 0, "pinned": 0}
     problem = problem_of([[4], [4], [3], [2]], [gang], levels=RACKS)
-    entries = Packing(problem).place_gang(0)
+    entries = Packing(problem).place_minimum_of_gang(0)
     assert entries is not None
     assert {int(node) for entry in entries for node in entry.nodes} == {0, 1}
 
@@ -86,7 +86,7 @@ def test_a_preferred_level_is_kept_when_one_domain_will_do_and_left_when_not():
     for pods, domains in ((5, 1), (8, 2)):
         gang = {"pods": pods, "demand": [1], "preferred": 0}
         problem = problem_of([[1], [2], [3], [2]], [gang], levels=RACKS)
-        entries = Packing(problem).place_gang(0)
+        entries = Packing(problem).place_minimum_of_gang(0)
         assert entries is not None
         used = {int(problem.nodes.levels[0, node]) for entry in entries for node in entry.nodes}
         assert len(used) == domains
@@ -96,7 +96,7 @@ def test_surplus_stays_in_the_domain_of_its_gang():
     gang = {"pods": 9, "need": 2, "demand": [1], "required": 0}
     problem = problem_of([[2], [2], [2], [2]], [gang], levels=RACKS)
     packing = Packing(problem)
-    packing.place_gang(0)
+    packing.place_minimum_of_gang(0)
     assert packing.place_elastic_pods(0) == 2
     nodes = np.concatenate([entry.nodes for entry in packing.room.trail if entry.class_index >= 0])
     assert len(set(problem.nodes.levels[0, nodes].tolist())) == 1
@@ -111,8 +111,8 @@ def test_a_gang_limit_of_one_admits_one_gang():
         quota_gangs=np.ones(1, np.int64),
     )
     packing = Packing(problem)
-    assert packing.place_gang(0) is not None
-    assert packing.place_gang(1) is None
+    assert packing.place_minimum_of_gang(0) is not None
+    assert packing.place_minimum_of_gang(1) is None
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(2, 12), st.booleans())
@@ -122,7 +122,7 @@ def test_equal_single_pods_placed_together_are_as_many_as_one_by_one(seed: int, 
     problem = problem_of(free, [{"pods": 1, "demand": demand}] * pods, spread=spread)
     one_by_one, together = Packing(problem), Packing(problem)
     for gang in range(pods):
-        one_by_one.place_gang(gang)
+        one_by_one.place_minimum_of_gang(gang)
     together.place_equal_single_pod_gangs(list(range(pods)))
     assert together.taken.tolist() == one_by_one.taken.tolist()
     assert together.room.waiting == one_by_one.room.waiting
@@ -133,7 +133,7 @@ def test_equal_single_pods_placed_together_are_as_many_as_one_by_one(seed: int, 
 
 def test_equal_single_pods_that_are_placed_already_are_not_placed_again():
     packing = Packing(problem_of([[4], [4]], [{"pods": 1, "demand": [1]}] * 3))
-    packing.place_gang(1)
+    packing.place_minimum_of_gang(1)
     packing.place_equal_single_pod_gangs([0, 1, 2])
     assert packing.taken.all()
     assert packing.room.waiting == [0, 0, 0]
@@ -294,7 +294,7 @@ def test_a_quota_suffices_until_it_is_used_up():
     )
     packing = Packing(problem)
     assert packing.room.quotas.may_admit_minimum(1)
-    packing.place_gang(0)
+    packing.place_minimum_of_gang(0)
     assert not packing.room.quotas.may_admit_minimum(1)
 
 
@@ -348,7 +348,7 @@ def test_elastic_pods_without_a_minimum_take_the_domain_in_which_most_of_them_fi
 def test_a_preferred_level_uses_no_more_domains_than_it_needs():
     gang = {"pods": 4, "demand": [1], "preferred": 0}
     problem = problem_of([[1]] * 8, [gang], levels=[[0, 1, 2, 3, 0, 1, 2, 3]])
-    entries = Packing(problem).place_gang(0)
+    entries = Packing(problem).place_minimum_of_gang(0)
     assert entries is not None
     used = {int(problem.nodes.levels[0, node]) for entry in entries for node in entry.nodes}
     assert len(used) == 2
@@ -358,7 +358,7 @@ def test_a_dominant_share_is_a_part_of_an_average_node():
     problem = problem_of(
         [[4, 10], [12, 10]], [{"pods": 1, "demand": [2, 1]}], capacity=np.array([[4, 10], [12, 10]])
     )
-    assert NodeOrder(problem).dominant_share(0) == 0.25
+    assert NodeOrder(problem).largest_share_of_average_node(0) == 0.25
 
 
 def test_spreading_prefers_free_devices_to_free_cpus():

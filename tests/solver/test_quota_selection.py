@@ -16,7 +16,7 @@ from batchsched.solver.quota_selection import (
     merge_into_one_node,
     solve_by_quotas,
 )
-from batchsched.solver.stage import solve
+from batchsched.solver.stage import solve_problem
 from batchsched.solver.verify import find_solution_faults
 from tests.solver.brute import brute
 from tests.solver.instances import problem_of, problems
@@ -41,7 +41,7 @@ THREE = [{"pods": 3, "demand": [1]}, {"pods": 2, "demand": [1]}, {"pods": 2, "de
 def test_gangs_that_share_a_limit_are_selected_by_weight_and_not_by_rank():
     problem = limited([[4], [4]], THREE, 4)
     assert solve_greedy(problem).taken.tolist() == [True, False, False]
-    solution = solve(problem, SolverBudget(exact_variables=0))
+    solution = solve_problem(problem, SolverBudget(exact_variables=0))
     assert solution.taken.tolist() == [False, True, True]
     assert solution.stage == "quotas"
     assert solution.gap == 0.0
@@ -73,7 +73,7 @@ def test_placements_of_the_greedy_that_match_the_choice_are_kept():
 def test_a_choice_that_does_not_fit_on_the_nodes_is_discarded():
     problem = limited([[3], [3], [3]], [gang | {"demand": [2]} for gang in THREE], 8)
     assert solve_by_quotas(pack_greedily(problem), PLENTY, 0, solve_greedy(problem)) is None
-    assert find_solution_faults(problem, solve(problem, SolverBudget(exact_variables=0))) == ()
+    assert find_solution_faults(problem, solve_problem(problem, SolverBudget(exact_variables=0))) == ()
 
 
 def test_a_problem_limited_by_nodes_is_not_solved_by_quota_selection():
@@ -110,7 +110,7 @@ def test_renumbered_gangs_keep_their_demands():
 
 def test_a_solution_comes_back_under_the_old_numbers():
     subset = build_gang_subset_problem(problem_of([[9]], MIXED), np.array([True, False, True]))
-    solution = subset.to_whole_problem(solve_greedy(subset.problem))
+    solution = subset.to_solution_of_whole_problem(solve_greedy(subset.problem))
     assert solution.classes.tolist() == [0, 2]
     assert solution.taken.tolist() == [True, False, True]
     assert solution.objective.tolist() == [4.0, 0.0]
@@ -129,7 +129,7 @@ def test_an_omitted_gang_is_not_allowed(problem: Problem):
     kept = np.arange(len(loose.gangs.need)) > 0
     budget = SolverBudget(deterministic=20.0)
     subset = build_gang_subset_problem(loose, kept)
-    alone = subset.to_whole_problem(solve_exact(subset.problem, budget, 0))
+    alone = subset.to_solution_of_whole_problem(solve_exact(subset.problem, budget, 0))
     refused = replace(loose, gangs=replace(loose.gangs, allowed=loose.gangs.allowed & kept))
     assert find_solution_faults(refused, alone) == ()
     assert np.allclose(alone.objective, solve_exact(refused, budget, 0).objective)

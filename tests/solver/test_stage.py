@@ -15,7 +15,7 @@ from batchsched.solver.objective import compare_solutions, mask_unplaceable_pod_
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import NONE, UNLIMITED, Cut, Problem, Solution, SolverBudget
 from batchsched.solver.small_session import solve_small_session
-from batchsched.solver.stage import is_greedy_known_optimal, solve
+from batchsched.solver.stage import is_greedy_known_optimal, solve_problem
 from batchsched.solver.verify import find_solution_faults
 from bench.solver.instances import generate, uncontended
 from bench.solver.problems import to_problem
@@ -37,7 +37,7 @@ def lexicographic(values: np.ndarray, optimum: tuple[float, ...]) -> int:
 @pytest.mark.properties
 @given(problems())
 def test_the_aggregated_stage_is_legal_and_its_bounds_hold(problem: Problem):
-    solution = solve(problem, AGGREGATED)
+    solution = solve_problem(problem, AGGREGATED)
     assert find_solution_faults(problem, solution) == ()
     best = brute(problem)
     assert lexicographic(solution.objective, best.tiers) <= 0
@@ -51,7 +51,10 @@ def test_the_aggregated_stage_is_legal_and_its_bounds_hold(problem: Problem):
 @given(problems(extras=False))
 def test_a_small_session_is_solved_to_the_optimum(problem: Problem):
     assert (
-        lexicographic(solve(problem, SolverBudget(deterministic=20.0)).objective, brute(problem).tiers) == 0
+        lexicographic(
+            solve_problem(problem, SolverBudget(deterministic=20.0)).objective, brute(problem).tiers
+        )
+        == 0
     )
 
 
@@ -60,7 +63,7 @@ def test_a_contended_session_is_solved_within_the_gap_and_never_behind_greedy_or
     gaps = []
     for seed in range(3):
         problem = to_problem(generate(300, 40, seed, tiers=tiers))
-        solution = solve(problem, SolverBudget())
+        solution = solve_problem(problem, SolverBudget())
         assert find_solution_faults(problem, solution) == ()
         assert solution.stage in ("aggregated", "quotas")
         assert compare_solutions(solution, solve_greedy(problem)) >= 0
@@ -70,7 +73,7 @@ def test_a_contended_session_is_solved_within_the_gap_and_never_behind_greedy_or
 
 
 def test_a_session_with_room_for_all_gangs_ends_after_the_greedy():
-    solution = solve(to_problem(uncontended(300, 40, 0, 400)), SolverBudget())
+    solution = solve_problem(to_problem(uncontended(300, 40, 0, 400)), SolverBudget())
     assert solution.stage == "greedy"
     assert solution.gap == 0.0
     assert solution.taken.all()
@@ -78,13 +81,13 @@ def test_a_session_with_room_for_all_gangs_ends_after_the_greedy():
 
 def test_an_ordered_session_is_only_placed():
     problem = replace(to_problem(generate(100, 20, 1)), ordered=True)
-    assert solve(problem, SolverBudget()).stage == "greedy"
+    assert solve_problem(problem, SolverBudget()).stage == "greedy"
 
 
 def test_a_lower_tier_never_costs_a_higher_one():
     gangs = [{"pods": 8, "demand": [1], "tier": 1, "weight": 9.0}, {"pods": 1, "demand": [2], "tier": 0}]
     for budget in (SolverBudget(), AGGREGATED):
-        assert solve(problem_of([[8]], gangs), budget).taken.tolist() == [False, True]
+        assert solve_problem(problem_of([[8]], gangs), budget).taken.tolist() == [False, True]
 
 
 @pytest.mark.parametrize("budget", [SolverBudget(), AGGREGATED])
@@ -94,7 +97,7 @@ def test_pods_that_fit_on_no_node_do_not_let_a_lower_tier_displace_a_higher_one(
     # The requests of a typing error: 64Gi CPUs.
     gangs += [{"pods": 2000, "demand": [64 * 2**30 * 1000], "need": need} for need in (2000, 0)]
     problem = problem_of([[25000]] * 4, gangs)
-    assert solve(problem, budget).taken[:8].tolist() == [True] * 4 + [False] * 4
+    assert solve_problem(problem, budget).taken[:8].tolist() == [True] * 4 + [False] * 4
 
 
 def test_a_small_session_keeps_the_greedy_solution_if_the_exact_model_answers_with_a_worse_one(
@@ -137,7 +140,7 @@ def without_lower_tiers(problem: Problem, solution: Solution, tier: int) -> Pack
 @pytest.mark.properties
 @given(problems())
 def test_no_elastic_pod_waits_for_room_that_a_lower_tier_uses(problem: Problem):
-    solution = solve(problem, AGGREGATED)
+    solution = solve_problem(problem, AGGREGATED)
     for gang in np.flatnonzero(solution.taken).tolist():
         packing = without_lower_tiers(problem, solution, int(problem.gangs.tier[gang]))
         assert packing.place_elastic_pods(gang) == 0
@@ -154,7 +157,7 @@ def test_elastic_pods_of_a_contended_session_do_not_wait_for_room_that_a_lower_t
         gangs=replace(gangs, need=need, required=np.where(gangs.rank % 2, 1, 2).astype(np.int32)),
         quotas=replace(problem.quotas, free=np.full_like(problem.quotas.free, UNLIMITED)),
     )
-    solution = solve(problem, SolverBudget())
+    solution = solve_problem(problem, SolverBudget())
     for gang in np.flatnonzero(solution.taken).tolist():
         packing = without_lower_tiers(problem, solution, int(gangs.tier[gang]))
         assert packing.place_elastic_pods(gang) == 0
@@ -163,17 +166,17 @@ def test_elastic_pods_of_a_contended_session_do_not_wait_for_room_that_a_lower_t
 def test_among_equal_objectives_more_gangs_win():
     gangs = [{"pods": 4, "demand": [1]}, {"pods": 2, "demand": [1]}, {"pods": 2, "demand": [1]}]
     for budget in (SolverBudget(), AGGREGATED):
-        assert solve(problem_of([[4]], gangs), budget).taken.tolist() == [False, True, True]
+        assert solve_problem(problem_of([[4]], gangs), budget).taken.tolist() == [False, True, True]
 
 
 def test_a_placement_that_was_cut_does_not_come_again():
     problem = problem_of([[4], [4]], [{"pods": 2, "demand": [1]}, {"pods": 9, "demand": [1]}])
     for budget in (SolverBudget(), AGGREGATED):
-        first = solve(problem, budget)
+        first = solve_problem(problem, budget)
         mine = first.classes == 0
         cut = Cut(0, first.classes[mine], first.nodes[mine], first.counts[mine])
         again = replace(problem, cuts=(cut,))
-        second = solve(again, budget)
+        second = solve_problem(again, budget)
         assert second.taken[0]
         assert find_solution_faults(again, second) == ()
 
@@ -182,7 +185,7 @@ def test_a_gang_that_is_cut_twice_is_given_up_by_the_aggregated_model():
     one = np.zeros(1, np.int32)
     cuts = (Cut(0, one, one, one + 2), Cut(0, one, one + 1, one + 2))
     problem = problem_of([[4], [4], [4]], [{"pods": 2, "demand": [1]}], cuts=cuts)
-    assert not solve(problem, AGGREGATED).taken.any()
+    assert not solve_problem(problem, AGGREGATED).taken.any()
 
 
 @pytest.mark.discards_solutions
@@ -190,7 +193,7 @@ def test_an_answer_with_faults_is_logged_and_replaced_by_the_greedy(monkeypatch,
     problem = problem_of([[4]], [{"pods": 3, "demand": [1]}, {"pods": 4, "demand": [1]}])
     answers = iter([("a planted fault",), ()])
     monkeypatch.setattr(stage, "find_solution_faults", lambda *_: next(answers))
-    solution = solve(problem, SolverBudget())
+    solution = solve_problem(problem, SolverBudget())
     assert compare_solutions(solution, solve_greedy(problem)) == 0
     assert "a planted fault" in caplog.text
 
@@ -200,7 +203,7 @@ def test_nothing_is_placed_if_the_greedy_solution_has_faults_too(monkeypatch, ca
     problem = problem_of([[4]], [{"pods": 3, "demand": [1]}, {"pods": 2, "demand": [1], "need": 0}])
     answers = iter([("a planted fault",), ("a fault of the greedy",)])
     monkeypatch.setattr(stage, "find_solution_faults", lambda *_: next(answers))
-    solution = solve(problem, SolverBudget())
+    solution = solve_problem(problem, SolverBudget())
     assert solution.classes.tolist() == []
     assert solution.taken.tolist() == [False, True]
     assert find_solution_faults(problem, solution) == ()
@@ -215,7 +218,7 @@ def test_a_quota_holds_although_the_requests_of_a_gang_exceed_64_bits_together(
     pods = [{"pods": 20, "demand": [1]}, {"pods": 2**13, "demand": [2**50]}]
     quota: dict[str, Any] = {"quota_covers": np.ones((1, 1), np.bool_), "quota_gangs": np.full(1, UNLIMITED)}
     problem = problem_of([[64]], pods, quota_free=np.full((1, 1), 4), **quota, **one_gang(1, 2))
-    solution = solve(replace(problem, ordered=ordered), budget)
+    solution = solve_problem(replace(problem, ordered=ordered), budget)
     assert find_solution_faults(problem, solution) == ()
     assert solution.counts.tolist() == [4]
 
@@ -227,8 +230,8 @@ def test_requests_larger_than_any_node_do_not_change_how_other_pods_are_packed()
     # Typing errors: as many GPUs as another pod has bytes, and pods that request 2^63 bytes together.
     mistaken = [{"pods": 1, "demand": [1, 0, 2**26]}, {"pods": 2**13, "demand": [1, 2**50, 1]}]
     for budget in (SolverBudget(), AGGREGATED):
-        alone = solve(problem_of(free, gangs), budget)
-        together = solve(problem_of(free, gangs + mistaken), budget)
+        alone = solve_problem(problem_of(free, gangs), budget)
+        together = solve_problem(problem_of(free, gangs + mistaken), budget)
         assert together.taken.tolist() == [*alone.taken.tolist(), False, False]
         assert together.nodes.tolist() == alone.nodes.tolist()
         assert together.bound.tolist() == alone.bound.tolist()
@@ -253,21 +256,21 @@ def test_the_same_session_gives_the_same_bytes_in_another_process_with_another_h
         "from tests.solver.test_stage import signature;"
         "print(signature(solve(to_problem(generate(200, 30, 3)), SolverBudget())))"
     )
-    here = signature(solve(to_problem(generate(200, 30, 3)), SolverBudget()))
+    here = signature(solve_problem(to_problem(generate(200, 30, 3)), SolverBudget()))
     assert set(outputs_by_hash_seed(code)) == {here}
 
 
 @pytest.mark.parametrize("budget", [SolverBudget(), AGGREGATED])
 def test_a_gang_that_fits_on_no_node_does_not_raise_the_bound(budget: SolverBudget):
     gangs = [{"pods": 1, "demand": [1]} for _ in range(6)] + [{"pods": 1, "demand": [100], "weight": 50.0}]
-    solution = solve(problem_of([[4], [4]], gangs), budget)
+    solution = solve_problem(problem_of([[4], [4]], gangs), budget)
     assert solution.taken.tolist() == [True] * 6 + [False]
     assert solution.bound.tolist() == solution.objective.tolist() == [6.0]
 
 
 def test_a_pod_that_fits_nowhere_causes_no_discarded_solution():
     gangs = [{"pods": 1, "demand": [1]} for _ in range(20)] + [{"pods": 1, "demand": [100]}]
-    solution = solve(problem_of([[8]] * 200, gangs), SolverBudget())
+    solution = solve_problem(problem_of([[8]] * 200, gangs), SolverBudget())
     assert solution.taken.tolist() == [True] * 20 + [False]
 
 
@@ -278,7 +281,7 @@ def test_a_solution_with_gangs_and_equal_single_pods_is_not_discarded(seed: int)
     gangs = [{"pods": pods, "demand": [3]} for pods in rng.integers(2, 8, 8).tolist()]
     gangs += [{"pods": 1, "demand": [1]} for _ in range(8)]
     problem = problem_of([[4]] * 12, [gangs[number] for number in rng.permutation(len(gangs))])
-    solution = solve(problem, AGGREGATED)
+    solution = solve_problem(problem, AGGREGATED)
     assert find_solution_faults(problem, solution) == ()
     assert compare_solutions(solution, solve_greedy(problem)) >= 0
 
@@ -297,7 +300,7 @@ def test_resources_that_no_node_offers_are_left_out_of_the_models(monkeypatch: p
         for number, need in enumerate((2, 1, 2))
     ]
     problem = problem_of(free, gangs, capacity=np.array(free))
-    assert solve(problem, SolverBudget()).taken.tolist() == [True, False, False, False]
+    assert solve_problem(problem, SolverBudget()).taken.tolist() == [True, False, False, False]
     assert [part.nodes.free.shape for part in seen] == [(3, 1)]
     assert mask_unplaceable_pod_classes(problem).tolist() == [False, True, True, True]
 

@@ -18,7 +18,7 @@ from batchsched.solver.objective import (
 )
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import ALL_NODES, ConstraintRow, Problem, Solution, SolverBudget
-from batchsched.solver.stage import solve
+from batchsched.solver.stage import solve_problem
 from batchsched.solver.tiered import rounding
 from batchsched.solver.tiered.model import (
     MAX_BEST_FIT_DOMAINS,
@@ -93,7 +93,7 @@ def test_a_pinned_domain_that_does_not_exist_gives_no_cell():
         )
         == []
     )
-    assert packing.place_gang(0) is None
+    assert packing.place_minimum_of_gang(0) is None
     assert np.array_equal(packing.nodes_of_domain(0, 7), [])
 
 
@@ -250,7 +250,7 @@ def test_cpu_and_memory_of_different_nodes_hold_no_large_pod_next_to_small_ones_
 
 def test_slots_of_two_resources_stay_in_64_bits():
     gangs = [{"pods": 12, "demand": [16_000, 2**10]}, {"pods": 4, "demand": [1, 2**50]}]
-    solution = solve(problem_of([[64_000, 2**53]] * 3, gangs), SolverBudget(exact_variables=0))
+    solution = solve_problem(problem_of([[64_000, 2**53]] * 3, gangs), SolverBudget(exact_variables=0))
     assert solution.taken.any()
 
 
@@ -505,6 +505,6 @@ def test_elastic_pods_of_a_high_tier_keep_their_domain_although_a_lower_gang_nee
     ]
     # Without the choice of domains both gangs fit as a whole: three pods and two on five free places.
     problem = problem_of([[2], [2], [1]], gangs, levels=[[0, 0, 1]])
-    solution = solve(problem, SolverBudget(exact_variables=0))
+    solution = solve_problem(problem, SolverBudget(exact_variables=0))
     assert solution.stage == "aggregated"
     assert solution.objective.tolist() == [3.0, 0.0]

@@ -18,7 +18,7 @@ from batchsched.solver.problem import (
     Solution,
     SolverBudget,
 )
-from batchsched.solver.stage import solve
+from batchsched.solver.stage import solve_problem
 from batchsched.solver.tree_search import find_placement_or_proof
 from batchsched.solver.verify import find_solution_faults
 from tests.solver.tree_instances import legal, placements, random_tree
@@ -50,7 +50,7 @@ def test_solver_places_a_tree_exactly_if_the_exhaustive_search_does(seed, runnin
     problem = random_tree(seed, running=running)
     if problem.gangs.need[0] == 0:
         return
-    solution = solve(problem, SolverBudget())
+    solution = solve_problem(problem, SolverBudget())
     assert find_solution_faults(problem, solution) == ()
     counts = counts_of(problem, solution)
     assert bool(solution.taken[0]) == feasible(problem)
@@ -117,7 +117,7 @@ COARSE = SolverBudget(exact_variables=0)
 @given(seeds)
 def test_tiered_stage_and_its_completion_place_a_tree_exactly_if_it_fits(seed):
     problem = random_tree(seed)
-    solution = solve(problem, COARSE)
+    solution = solve_problem(problem, COARSE)
     assert find_solution_faults(problem, solution) == ()
     assert bool(solution.taken[0]) == feasible(problem)
 
@@ -125,7 +125,7 @@ def test_tiered_stage_and_its_completion_place_a_tree_exactly_if_it_fits(seed):
 @given(seeds, st.integers(2, 4), st.booleans())
 def test_no_stage_breaks_one_of_several_trees(seed, gangs, small):
     problem = random_tree(seed, gangs=gangs, nodes=8)
-    solution = solve(problem, SolverBudget() if small else COARSE)
+    solution = solve_problem(problem, SolverBudget() if small else COARSE)
     assert find_solution_faults(problem, solution) == ()
 
 
@@ -134,7 +134,7 @@ def test_slices_use_the_fewest_domains_and_differ_by_at_most_one(seed):
     rng = np.random.default_rng(seed)
     size, slices = int(rng.integers(1, 4)), int(rng.integers(1, 5))
     problem = sliced_gang(rng.integers(0, 7, 6), rng.integers(0, 4, 6), size, slices)
-    solution = solve(problem, SolverBudget() if rng.random() < 0.5 else COARSE)
+    solution = solve_problem(problem, SolverBudget() if rng.random() < 0.5 else COARSE)
     heights = {d: pods // size for d, pods in pods_by_rack(problem, counts_of(problem, solution)).items()}
     used = [
         len(pods_by_rack(problem, counts)) for counts in placements(problem) if counts.sum() == size * slices

@@ -15,7 +15,7 @@ from batchsched.solver.greedy import solve_greedy, solve_like_other_batch_schedu
 from batchsched.solver.objective import compare_solutions, count_placed_pods
 from batchsched.solver.packing.packing import Packing
 from batchsched.solver.problem import Problem, Solution, SolverBudget
-from batchsched.solver.stage import solve
+from batchsched.solver.stage import solve_problem
 from batchsched.solver.start import NO_PLACEMENTS, CapacityPrices, SlotPrice, WarmStart
 from batchsched.solver.tiered.model import TieredModel
 from batchsched.solver.tiered.node_pools import build_pools
@@ -94,7 +94,7 @@ def test_a_solve_from_any_start_is_legal_and_its_bounds_hold(problem: Problem, s
 def test_a_session_with_any_start_is_no_worse_than_its_baselines(problem: Problem, seed: int):
     problem = replace(problem, cuts=())
     start = random_start(problem, seed)
-    solution = solve(problem, AGGREGATED, start=start)
+    solution = solve_problem(problem, AGGREGATED, start=start)
     placements = WarmStartPlacements(problem, start)
     kept = placements.place_plan_on_start_nodes(placements.pods, moving=False).to_solution("greedy")
     assert find_solution_faults(problem, solution) == ()
@@ -120,7 +120,7 @@ def test_bounds_with_prices_of_another_problem_hold(problem: Problem, seed: int)
 @given(SEEDS, st.integers(1, 3), st.booleans())
 def test_a_solve_from_any_start_with_trees_is_legal(seed: int, gangs: int, running: bool):
     problem = random_tree(seed, gangs=gangs, nodes=6, running=running)
-    solution = solve(problem, AGGREGATED, start=random_start(problem, seed))
+    solution = solve_problem(problem, AGGREGATED, start=random_start(problem, seed))
     assert find_solution_faults(problem, solution) == ()
 
 
@@ -128,21 +128,24 @@ def changed_session(noisy: bool, seed: int) -> tuple[Problem, Solution, WarmStar
     """A session after 1 % of its pods and gangs changed, the answer before the change, and the start from it."""
     before, other = (generate(300, 40, s, noisy=noisy) for s in (seed, seed + 1000))
     after = change_instance(before, other, fill_noisy if noisy else fill_lean, 0.01, seed)
-    last = solve(to_problem(before), SolverBudget(), start=NO_PLACEMENTS)
+    last = solve_problem(to_problem(before), SolverBudget(), start=NO_PLACEMENTS)
     return to_problem(after), last, start_of(last, before, after)
 
 
 @pytest.mark.parametrize("noisy", [False, True])
 def test_a_session_with_a_start_ends_near_the_answer_without_one(noisy: bool):
     problem, last, start = changed_session(noisy, 1)
-    fresh, warm = solve(problem, SolverBudget()), solve(problem, SolverBudget(), start=start)
+    fresh, warm = solve_problem(problem, SolverBudget()), solve_problem(problem, SolverBudget(), start=start)
     assert find_solution_faults(problem, warm) == ()
     assert warm.gap <= 2 * last.gap + SolverBudget().gap or compare_solutions(warm, fresh) >= 0
 
 
 def test_a_start_without_placements_gives_the_answer_without_a_start_and_its_prices():
     problem, last, _ = changed_session(noisy=True, seed=2)
-    fresh, first = solve(problem, SolverBudget()), solve(problem, SolverBudget(), start=NO_PLACEMENTS)
+    fresh, first = (
+        solve_problem(problem, SolverBudget()),
+        solve_problem(problem, SolverBudget(), start=NO_PLACEMENTS),
+    )
     assert compare_solutions(first, fresh) == 0
     assert first.nodes.tolist() == fresh.nodes.tolist()
     assert last.prices
@@ -152,7 +155,7 @@ def test_a_start_without_placements_gives_the_answer_without_a_start_and_its_pri
 
 def test_equal_starts_give_equal_answers():
     problem, _, start = changed_session(noisy=True, seed=1)
-    first, second = (solve(problem, SolverBudget(), start=start) for _ in range(2))
+    first, second = (solve_problem(problem, SolverBudget(), start=start) for _ in range(2))
     assert first.nodes.tolist() == second.nodes.tolist()
     assert first.counts.tolist() == second.counts.tolist()
     assert first.bound.tolist() == second.bound.tolist()
@@ -172,9 +175,9 @@ def test_prices_give_the_bounds_of_the_linear_program_again():
 def test_the_rounds_follow_if_the_answer_of_the_start_is_not_near(monkeypatch: pytest.MonkeyPatch):
     problem, _, start = changed_session(noisy=False, seed=1)
     useless = replace(start, classes=start.classes[:0], nodes=start.nodes[:0], counts=start.counts[:0])
-    fresh = solve(problem, SolverBudget())
+    fresh = solve_problem(problem, SolverBudget())
     monkeypatch.setattr(stage, "solve_from_warm_start", _far(solve_greedy(problem)))
-    assert compare_solutions(solve(problem, SolverBudget(), start=useless), fresh) >= 0
+    assert compare_solutions(solve_problem(problem, SolverBudget(), start=useless), fresh) >= 0
 
 
 def _far(solution: Solution):

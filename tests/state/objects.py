@@ -52,7 +52,7 @@ def leaving(pod: Pod) -> Pod:
 
 
 def places(snapshot: Snapshot) -> dict[str, str]:
-    return {one.name: one.node for one in snapshot.pods}
+    return {one.name: one.node_name for one in snapshot.pods}
 
 
 class Ledger:
@@ -74,9 +74,9 @@ class Ledger:
         for pod in changes.removed_pods:
             assert self.pods.pop(pod.key) is pod
         for pod in changes.bound_pods:
-            assert not self.pods[pod.key].node
+            assert not self.pods[pod.key].node_name
             assert pod.metadata.uid == self.pods[pod.key].metadata.uid
-            assert pod.node in self.nodes
+            assert pod.node_name in self.nodes
             self.pods[pod.key] = pod
         for pod in changes.added_pods:
             assert pod.key not in self.pods

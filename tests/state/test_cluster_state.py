@@ -28,7 +28,7 @@ def cache_of(*objects: object, ttl: float = 0.0) -> ClusterState:
 def assumed(ttl: float = 0.0) -> ClusterState:
     """A waiting pod that is assumed on the first of two nodes."""
     cache = cache_of(node("n0", 1), node("n1", 2), pod("a", 3, "ua"), ttl=ttl)
-    assert cache.assume(A, "n0", NOW, "ua")
+    assert cache.assume_pod(A, "n0", NOW, "ua")
     return cache
 
 
@@ -232,21 +232,21 @@ def test_assumed_pod_counts_on_its_node_before_the_api_says_so():
 def test_outdated_decision_is_not_assumed(objects: list[object], uid: str):
     cache = cache_of(*objects)
     before = cache.snapshot()
-    assert not cache.assume(A, "n0", NOW, uid)
+    assert not cache.assume_pod(A, "n0", NOW, uid)
     assert cache.snapshot() is before
 
 
 def test_pod_is_assumed_once():
     cache = assumed()
-    assert not cache.assume(A, "n1", NOW)
+    assert not cache.assume_pod(A, "n1", NOW)
     assert places(cache.snapshot()) == {"a": "n0"}
 
 
 def test_pod_with_a_failed_binding_is_pending_as_the_same_object():
     cache = cache_of(node("n0"), pod("a"))
-    waiting, reader = cache.snapshot().pods[0], cache.subscribe()
+    waiting, reader = cache.snapshot().pods[0], cache.create_change_reader()
     reader.read_changes()
-    cache.assume(A, "n0", NOW)
+    cache.assume_pod(A, "n0", NOW)
     assert cache.forget_assumption(A, "n0")
     assert cache.snapshot().pods[0] is waiting
     assert reader.read_changes() == ()
@@ -256,7 +256,7 @@ def test_pod_with_a_failed_binding_is_pending_as_the_same_object():
 @pytest.mark.parametrize("is_bound", [True, False])
 def test_deleted_pod_keeps_its_reservations_until_its_binding_ends(is_bound: bool):
     cache = cache_of(node("n0"), pod("a", uid="old"))
-    cache.assume(A, "n0", NOW, "old")
+    cache.assume_pod(A, "n0", NOW, "old")
     cache.remove(pod("a", uid="old"))
     assert cache.is_assumed_or_being_bound(A, "old")
     assert not cache.is_assumed_or_being_bound(A, "new")
@@ -270,10 +270,10 @@ def test_deleted_pod_keeps_its_reservations_until_its_binding_ends(is_bound: boo
 def recreated(ttl: float = 0.0) -> ClusterState:
     """A pod that was deleted while it was bound to n0, and a new pod of its name that is assumed there."""
     cache = cache_of(node("n0"), pod("a", 1, "old"), ttl=ttl)
-    assert cache.assume(A, "n0", NOW, "old")
+    assert cache.assume_pod(A, "n0", NOW, "old")
     cache.remove(pod("a", 1, "old"))
     cache.put(pod("a", 2, "new"))
-    assert cache.assume(A, "n0", NOW, "new")
+    assert cache.assume_pod(A, "n0", NOW, "new")
     return cache
 
 
@@ -301,20 +301,20 @@ def test_late_success_of_the_binding_of_a_deleted_pod_sets_no_deadline_for_the_n
 
 def test_confirmed_pod_keeps_no_reservations():
     cache = cache_of(node("n0"), pod("a", uid="ua"))
-    cache.assume(A, "n0", NOW, "ua")
+    cache.assume_pod(A, "n0", NOW, "ua")
     cache.put(pod("a", 2, "ua", on="n0"))
     assert not cache.is_assumed_or_being_bound(A, "ua")
 
 
 def test_pods_that_came_and_went_are_freed_although_no_reader_reads():
     cache = cache_of(node("n0"))
-    readers = [cache.subscribe(), cache.subscribe()]
+    readers = [cache.create_change_reader(), cache.create_change_reader()]
     readers[0].read_changes()
     payloads = []
     for version in range(3):
         waiting, payload = with_payload(pod("a", version + 1, f"uid-{version}"))
         cache.put(waiting)
-        cache.assume(A, "n0", NOW)
+        cache.assume_pod(A, "n0", NOW)
         cache.remove(waiting)
         payloads.append(payload)
     cache.snapshot()
@@ -324,9 +324,9 @@ def test_pods_that_came_and_went_are_freed_although_no_reader_reads():
 
 def test_reader_ends_with_its_owner_and_the_others_continue():
     cache = cache_of()
-    alive, ended_reader = cache.subscribe(), ref(cache.subscribe())
+    alive, ended_reader = cache.create_change_reader(), ref(cache.create_change_reader())
     cache.put(node("n0"))
-    late = cache.subscribe()
+    late = cache.create_change_reader()
     assert ended_reader() is None
     assert [change.key for change in alive.read_changes() or ()] == ["n0"]
     assert late.read_changes() is None
@@ -337,7 +337,7 @@ def test_reader_ends_with_its_owner_and_the_others_continue():
 def test_forget_assumption_of_an_earlier_node_keeps_the_later_assumption():
     cache = assumed()
     cache.forget_assumption(A, "n0")
-    cache.assume(A, "n1", NOW)
+    cache.assume_pod(A, "n1", NOW)
     assert not cache.forget_assumption(A, "n0")
     assert places(cache.snapshot()) == {"a": "n1"}
 
@@ -367,10 +367,10 @@ def test_update_of_an_assumed_pod_keeps_its_node():
     cache = assumed()
     cache.put(pod("a", 4, "ua", labels={"v": "2"}))
     (shown,) = cache.snapshot().pods
-    assert (shown.node, shown.labels) == ("n0", {"v": "2"})
+    assert (shown.node_name, shown.labels) == ("n0", {"v": "2"})
     cache.forget_assumption(A, "n0")
     (waiting,) = cache.snapshot().pods
-    assert (waiting.node, waiting.labels) == ("", {"v": "2"})
+    assert (waiting.node_name, waiting.labels) == ("", {"v": "2"})
 
 
 def test_deletion_of_an_assumed_pod_frees_its_room():
@@ -390,7 +390,7 @@ def test_another_pod_of_the_same_name_does_not_inherit_the_assumption():
 def test_list_confirms_keeps_and_drops_assumed_pods():
     cache = cache_of(node("n0"), *(pod(name, at + 1, f"u{name}") for at, name in enumerate("abc")))
     for name in "abc":
-        cache.assume(f"team/{name}", "n0", NOW)
+        cache.assume_pod(f"team/{name}", "n0", NOW)
     cache.replace(Pod, [pod("a", 7, "ua"), pod("b", 8, "ub", on="n0")])
     assert [one.pod for one in cache.assumed_pods()] == [A]
     assert places(cache.snapshot()) == {"a": "n0", "b": "n0"}
@@ -434,7 +434,7 @@ def test_equal_pods_on_one_node_share_a_spec():
     placed = [placements.bound_copy(each, "n0") for each in (one, other)]
     assert placed[0].spec is placed[1].spec
     assert [each.key for each in placed] == ["team/a", "team/b"]
-    assert placements.bound_copy(one, "n1").node == "n1"
+    assert placements.bound_copy(one, "n1").node_name == "n1"
 
 
 def test_shared_specs_are_kept_as_long_as_a_bound_pod_has_them(monkeypatch: pytest.MonkeyPatch):
@@ -442,7 +442,7 @@ def test_shared_specs_are_kept_as_long_as_a_bound_pod_has_them(monkeypatch: pyte
     one, placements = pod("a"), BoundPodBuilder()
     held = placements.bound_copy(one, "n0")
     for number in range(100):
-        assert placements.bound_copy(pod(f"p{number}"), "n1").node == "n1"
+        assert placements.bound_copy(pod(f"p{number}"), "n1").node_name == "n1"
     assert placements.bound_copy(one, "n0").spec is held.spec
     assert len(placements._specs) <= 5
 

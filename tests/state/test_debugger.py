@@ -25,7 +25,7 @@ def test_cache_that_agrees_has_no_drift():
     cached = cluster([node("n0", 2)], pods=[pod("a", 1)])
     found = compare_snapshots(cached, listed, NAMES)
     assert found == StateComparison()
-    assert found.is_equal
+    assert found.has_no_differences
     assert found.text() == "the cache agrees with the API"
 
 
@@ -45,7 +45,7 @@ def test_missing_and_redundant_objects_are_named():
 def test_pods_that_do_not_count_are_not_missed():
     other = pod("b")
     other = msgspec.structs.replace(other, spec=msgspec.structs.replace(other.spec, scheduler_name="default"))
-    assert compare_snapshots(Snapshot(), Snapshot(pods=(ended(pod("a")), other)), NAMES).is_equal
+    assert compare_snapshots(Snapshot(), Snapshot(pods=(ended(pod("a")), other)), NAMES).has_no_differences
 
 
 def test_every_differing_field_is_reported_with_both_values():
@@ -65,8 +65,8 @@ def test_assumed_pod_is_a_difference_only_after_its_time():
     for one in (node("n0"), pod("a"), pod("b")):
         cache.put(one)
     listed = cache.snapshot()
-    cache.assume("team/a", "n0", NOW - 100)
-    cache.assume("team/b", "n0", NOW - 5)
+    cache.assume_pod("team/a", "n0", NOW - 100)
+    cache.assume_pod("team/b", "n0", NOW - 5)
     cache.finish_binding("team/a", NOW - 99)
     found = compare_snapshots(
         cache.snapshot_without_assumptions(), listed, NAMES, cache.assumed_pods(), NOW - OVERDUE_SECONDS
@@ -77,7 +77,7 @@ def test_assumed_pod_is_a_difference_only_after_its_time():
     )
     assert compare_snapshots(
         cache.snapshot_without_assumptions(), listed, NAMES, cache.assumed_pods()
-    ).is_equal
+    ).has_no_differences
 
 
 @given(snapshot=clusters())
@@ -86,14 +86,14 @@ def test_state_with_all_events_has_no_differences(snapshot: Snapshot):
     for kind in OBJECT_KINDS:
         for one in getattr(snapshot, kind.field):
             cache.put(one)
-    assert compare_snapshots(cache.snapshot_without_assumptions(), snapshot, NAMES).is_equal
+    assert compare_snapshots(cache.snapshot_without_assumptions(), snapshot, NAMES).has_no_differences
 
 
 def test_dump_contains_nodes_with_their_pods_and_requests():
     cache = ClusterState()
     for one in (node("n0", memory="1Gi"), pod("b", on="n0"), pod("a"), pod("c", cpu=2), pod("d", on="gone")):
         cache.put(one)
-    cache.assume("team/a", "n0", NOW)
+    cache.assume_pod("team/a", "n0", NOW)
     found = dump_state(cache.snapshot(), cache.assumed_pods())
     assert found.text().splitlines() == [
         "Node gone (not known to the API): 1 pods; cpu 1000/0, pods 1/0",

@@ -207,7 +207,9 @@ class History:
         decision = self.updated_session().decide(NOW, 0)
         for placed in decision.assignments:
             pod: Pod = self.cache.get("pods", placed.pod_key)
-            if self.rng.random() < 0.3 or not self.cache.assume(pod.key, placed.node, NOW, pod.metadata.uid):
+            if self.rng.random() < 0.3 or not self.cache.assume_pod(
+                pod.key, placed.node, NOW, pod.metadata.uid
+            ):
                 self.updated_session().node_table.device_ledger.release_reserved_devices(pod.key)
 
     def updated_session(self) -> Session:

@@ -52,10 +52,10 @@ class Trees:
 
     def put(self, *groups, origin=0):
         for one in groups:
-            self.apply(self.trees.put(origin, one))
+            self.apply(self.trees.put_group(origin, one))
 
     def remove(self, one, origin=0):
-        self.apply(self.trees.remove(origin, one.key, is_composite=one.is_composite))
+        self.apply(self.trees.remove_group(origin, one.key, is_composite=one.is_composite))
 
 
 def expected(groups):
@@ -76,7 +76,7 @@ def test_a_pod_group_moves_when_the_parents_above_it_arrive():
 def test_a_changed_minimum_changes_the_gang():
     seen = Trees()
     seen.put(composite("train"), group("workers", "train", 4))
-    change = seen.trees.put(0, group("workers", "train", 2))
+    change = seen.trees.put_group(0, group("workers", "train", 2))
     assert [gang.effective_min_member for gang in change.gangs.values() if gang] == [2]
     assert change.pod_groups == frozenset()
 
@@ -101,7 +101,7 @@ def test_the_groups_of_a_tree_are_listed_from_the_root():
 def test_an_invalid_tree_is_refused_without_losing_the_moves_of_others():
     trees = GroupTrees()
     invalid = [composite("bad"), group("huge", "bad", 2**40)]
-    change = trees.replace(0, [*invalid, composite("train"), group("workers", "train")])
+    change = trees.replace_groups_of_origin(0, [*invalid, composite("train"), group("workers", "train")])
     assert change.pod_groups == {"team/huge", "team/workers"}
     refused = change.gangs["team/bad"]
     assert refused is not None
@@ -123,7 +123,7 @@ def test_each_group_of_a_long_chain_is_visited_once(monkeypatch):
         return children(parent)
 
     monkeypatch.setattr(trees, "child_groups", counted)
-    trees.replace(0, [composite(f"g{n}", f"g{n - 1}" if n else "") for n in range(200)])
+    trees.replace_groups_of_origin(0, [composite(f"g{n}", f"g{n - 1}" if n else "") for n in range(200)])
     assert len(visits) < 1000
     assert trees.groups_of_tree("team/g0")[-1].name == "g199"
 
@@ -147,7 +147,7 @@ def test_any_order_of_events_leads_to_the_gangs_of_the_groups_that_exist(data):
                 seen.remove(one)
             case "replace":
                 present = {key: kept for key, kept in present.items() if key != address}
-                seen.apply(seen.trees.replace(0, present.values()))
+                seen.apply(seen.trees.replace_groups_of_origin(0, present.values()))
     gangs, places = expected(present.values())
     assert seen.gangs == gangs
     assert seen.places == places

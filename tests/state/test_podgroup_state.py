@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.state.cluster_state import ClusterState
-from batchsched.state.podgroup_state import count_missing_pods
+from batchsched.state.podgroup_state import count_pods_missing_for_minimum
 from tests.session.scenario import group, queue
 from tests.state.objects import ended, leaving, node, pod
 
@@ -40,7 +40,7 @@ def rebuilt(state: ClusterState) -> ClusterState:
         fresh.put(found)
     for assumed in state.assumed_pods():
         fresh.put(node(assumed.assumption.node))
-        fresh.assume(assumed.pod, assumed.assumption.node, 0.0)
+        fresh.assume_pod(assumed.pod, assumed.assumption.node, 0.0)
     for name in {found.assumption.node for found in state.assumed_pods()}:
         if not state.has_node(name):
             fresh.remove(node(name))
@@ -53,7 +53,7 @@ class Story:
     def __init__(self) -> None:
         self.state = ClusterState(["batchsched"])
         self.state.put(node("n0"))
-        self.changed = self.state.gangs.subscribe()
+        self.changed = self.state.gangs.create_changed_gangs_reader()
         self.version = 0
         self.finished: dict[str, tuple[str, bool, bool]] = {}
 
@@ -69,7 +69,7 @@ class Story:
             else:
                 self.state.remove(pod(name))
         elif kind == "assume":
-            self.state.assume(key, "n0", 0.0)
+            self.state.assume_pod(key, "n0", 0.0)
         elif kind == "forget":
             self.state.forget_assumption(key, "n0")
         else:
@@ -164,7 +164,7 @@ def test_gang_counts_for_the_queue_of_its_pod_group():
     state.put(node("n0"))
     for number in range(3):
         state.put(pod(f"bert-{number}", group="bert", on="n0" if number < 2 else "", uid=f"u{number}"))
-    changed = state.gangs.subscribe()
+    changed = state.gangs.create_changed_gangs_reader()
     changed.read_changed_gangs()
     assert state.queue_usage.allocated_by_queue["default"]["cpu"] == 2000
     state.put(group("bert", 3, queue="ml"))
@@ -250,11 +250,11 @@ def test_confirmed_binding_is_a_change_of_the_gang_but_not_of_the_snapshot():
     state = ClusterState(["batchsched"])
     state.put(node("n0"))
     state.put(pod("bert-0", 1, "u0", group="bert"))
-    state.assume("team/bert-0", "n0", 0.0)
+    state.assume_pod("team/bert-0", "n0", 0.0)
     bert = state.gangs.get("team/bert")
     assert bert is not None
     assert bert.assumed == {"team/bert-0"}
-    changed, generation = state.gangs.subscribe(), state.generation
+    changed, generation = state.gangs.create_changed_gangs_reader(), state.generation
     changed.read_changed_gangs()
     state.put(pod("bert-0", 2, "u0", group="bert", on="n0"))
     assert (bert.assumed, changed.read_changed_gangs(), state.generation) == (
@@ -299,4 +299,4 @@ def test_missing_pods_are_those_of_the_gang_or_of_its_sub_groups(placed, missing
         pod(f"bert-{number}", group="bert", on="n0", labels={label: name} if name else {})
         for number, name in enumerate(placed)
     ]
-    assert count_missing_pods(bert, made) == missing
+    assert count_pods_missing_for_minimum(bert, made) == missing

@@ -69,7 +69,7 @@ class Follower:
 
     def __init__(self, cache: ClusterState) -> None:
         self.cache = cache
-        self.reader = cache.subscribe()
+        self.reader = cache.create_change_reader()
         self.objects: dict[tuple[str, str], Any] = {}
 
     def follow(self) -> dict[tuple[str, str], Any]:
@@ -104,7 +104,7 @@ class Life(RuleBasedStateMachine):
         self.bound_at: dict[str, float] = {}
         self.feed = UpToDateScheduler(self.cache, Ledger)
         self.followers = [Follower(self.cache) for _ in range(3)]
-        self.before = (self.cache.subscribe(), self.cache.snapshot())
+        self.before = (self.cache.create_change_reader(), self.cache.snapshot())
 
     @initialize()
     def cluster_is_there(self) -> None:
@@ -206,7 +206,7 @@ class Life(RuleBasedStateMachine):
         self.api.heard[type(found)][found.name] = found
         if isinstance(found, Pod):
             renewed = before is not None and _uid(before) != _uid(found)
-            if renewed or found.node or found.finished:
+            if renewed or found.node_name or found.finished:
                 self._confirm(found.name)
 
     def _forget(self, kind: type, name: str) -> None:
@@ -239,7 +239,7 @@ class Life(RuleBasedStateMachine):
             and name not in self.assumed
             and where in self.api.heard[Node]
         )
-        assert self.cache.assume(f"team/{name}", where, self.now, _uid(known) if known else "") is may
+        assert self.cache.assume_pod(f"team/{name}", where, self.now, _uid(known) if known else "") is may
         if may:
             self.assumed[name] = where
 
@@ -292,7 +292,7 @@ class Life(RuleBasedStateMachine):
             for name, known in self.api.heard[Pod].items()
             if not known.finished
         }
-        assert [(one.name, one.node) for one in snapshot.pods] == sorted(expected.items())
+        assert [(one.name, one.node_name) for one in snapshot.pods] == sorted(expected.items())
         assert [one.pod for one in self.cache.assumed_pods()] == [
             f"team/{name}" for name in sorted(self.assumed)
         ]
@@ -306,12 +306,14 @@ class Life(RuleBasedStateMachine):
             self.cache.snapshot_without_assumptions(),
             fresh.snapshot_without_assumptions(),
             fresh.scheduler_names,
-        ).is_equal
+        ).has_no_differences
         for name, where in self.assumed.items():
             if where in self.api.heard[Node]:
-                assert fresh.assume(f"team/{name}", where, self.now)
+                assert fresh.assume_pod(f"team/{name}", where, self.now)
         if all(where in self.api.heard[Node] for where in self.assumed.values()):
-            assert compare_snapshots(self.cache.snapshot(), fresh.snapshot(), fresh.scheduler_names).is_equal
+            assert compare_snapshots(
+                self.cache.snapshot(), fresh.snapshot(), fresh.scheduler_names
+            ).has_no_differences
 
     @invariant()
     def what_changes_do_not_name_is_the_same_object(self) -> None:

@@ -65,7 +65,7 @@ def test_running_and_pending_gangs_move_when_the_default_queue_of_the_namespace_
         [pod("r-0", group="r", on="n0")],
         running.pod_groups,
     )
-    changed = cache.gangs.subscribe()
+    changed = cache.gangs.create_changed_gangs_reader()
     changed.read_changed_gangs()
 
     def seen() -> dict[str, tuple[int, int]]:

@@ -9,14 +9,20 @@ from typing_extensions import override
 
 from batchsched.api.crd.podgroup import PodGroupStatus
 from batchsched.state import store
-from batchsched.state.store import ChangeReader, ObjectChange, Store, Tombstones, are_equal_for_scheduling
+from batchsched.state.store import (
+    ChangeReader,
+    ObjectChange,
+    SortedObjectStore,
+    Tombstones,
+    are_equal_for_scheduling,
+)
 from tests.session.scenario import group
 from tests.state.objects import ended, node, pod, with_payload
 
 
 @given(moves=st.lists(st.tuples(st.sampled_from("abcdef"), st.booleans())))
 def test_frozen_objects_are_sorted_by_key(moves: list[tuple[str, bool]]):
-    shelf: Store[int] = Store()
+    shelf: SortedObjectStore[int] = SortedObjectStore()
     there: dict[str, int] = {}
     for at, (key, put) in enumerate(moves):
         if put:
@@ -36,7 +42,7 @@ def test_frozen_objects_are_sorted_by_key(moves: list[tuple[str, bool]]):
 def test_a_few_changes_of_many_objects_leave_them_sorted_by_key(
     moves: list[tuple[int, bool]], present: set[int]
 ):
-    shelf: Store[int] = Store()
+    shelf: SortedObjectStore[int] = SortedObjectStore()
     there = {f"key-{number}": -number for number in present}
     for key, value in there.items():
         shelf.put(key, value)
@@ -65,7 +71,7 @@ def test_an_object_that_is_added_among_thousands_is_found_by_binary_search():
             comparisons += 1
             return str.__lt__(self, other)
 
-    shelf: Store[int] = Store()
+    shelf: SortedObjectStore[int] = SortedObjectStore()
     for number in range(4096):
         shelf.put(Key(f"stream-{number}"), number)
     shelf.sorted_objects()
@@ -76,7 +82,7 @@ def test_an_object_that_is_added_among_thousands_is_found_by_binary_search():
 
 
 def test_freezing_twice_gives_the_same_tuple():
-    shelf: Store[str] = Store()
+    shelf: SortedObjectStore[str] = SortedObjectStore()
     shelf.put("a", "x")
     frozen = shelf.sorted_objects()
     assert shelf.sorted_objects() is frozen
@@ -126,7 +132,10 @@ class Shelf:
     """A Store of pods and one of nodes, with readers of their changes."""
 
     def __init__(self, readers: int = 1, most: int = 100) -> None:
-        self.stores: dict[str, Store[Any]] = {"pods": Store(), "nodes": Store()}
+        self.stores: dict[str, SortedObjectStore[Any]] = {
+            "pods": SortedObjectStore(),
+            "nodes": SortedObjectStore(),
+        }
         self.readers = [ChangeReader(self.stores, most) for _ in range(readers)]
 
     def put(self, field: str, key: str, value: Any) -> None:

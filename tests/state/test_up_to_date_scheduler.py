@@ -112,7 +112,7 @@ def test_pods_and_pod_groups_are_followed_event_by_event():
     watcher.put(pod("b"), group("g", 2), group("h"))
     watcher.cache.remove(pod("a"))
     watcher.follow()
-    watcher.cache.assume("team/b", "n0", NOW)
+    watcher.cache.assume_pod("team/b", "n0", NOW)
     watcher.cache.remove(group("g"))
     watcher.follow()
     watcher.cache.forget_assumption("team/b", "n0")
@@ -228,10 +228,10 @@ class History:
     def move(self) -> None:
         snapshot = self.cache.snapshot()
         assumed = self.cache.assumed_pods()
-        waiting = [one for one in snapshot.pods if not one.node]
+        waiting = [one for one in snapshot.pods if not one.node_name]
         move = self.rng.choice(["assume", "forget", "confirm", "remove", "leave", "change"])
         if move == "assume" and waiting and snapshot.nodes:
-            self.cache.assume(self.rng.choice(waiting).key, self.rng.choice(snapshot.nodes).name, NOW)
+            self.cache.assume_pod(self.rng.choice(waiting).key, self.rng.choice(snapshot.nodes).name, NOW)
         elif move == "forget" and assumed:
             one = self.rng.choice(assumed)
             self.cache.forget_assumption(one.pod, one.assumption.node)

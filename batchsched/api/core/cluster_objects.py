@@ -34,7 +34,7 @@ class PodDisruptionBudget(KubernetesObject, frozen=True, gc=False):
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
 
-    def protects(self, pod: Pod) -> bool:
+    def counts_eviction_of(self, pod: Pod) -> bool:
         """Return whether an eviction of the pod counts against this PodDisruptionBudget.
 
         A pod in `status.disruptedPods` does not count again: its eviction was already granted.
@@ -53,7 +53,7 @@ class PodDisruptionBudget(KubernetesObject, frozen=True, gc=False):
 
         The result is unchanged if an eviction of the pod does not count against this PodDisruptionBudget.
         """
-        if not self.protects(pod):
+        if not self.counts_eviction_of(pod):
             return self
         disrupted = {**(self.status.disrupted_pods or {}), pod.name: ""}
         status = PodDisruptionBudgetStatus(

@@ -406,7 +406,7 @@ class ResourceClaim(KubernetesObject, frozen=True, gc=False):
         """
         if self.metadata.annotation(EXTENDED_RESOURCE_CLAIM) != "true":
             return None
-        owner = self.metadata.controller
+        owner = self.metadata.controller_owner
         return None if owner is None else (owner.name, owner.uid)
 
     @property
@@ -415,7 +415,7 @@ class ResourceClaim(KubernetesObject, frozen=True, gc=False):
 
         The result is None for all other ResourceClaims.
         """
-        owner = self.metadata.controller
+        owner = self.metadata.controller_owner
         if owner is None or owner.kind != "PodGroup":
             return None
         is_of_kubernetes = owner.api_version.startswith(f"{POD_GROUP_API_GROUP}/")

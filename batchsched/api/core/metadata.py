@@ -48,7 +48,7 @@ class ObjectMeta(KubernetesValue, frozen=True, gc=False):
     generation: int = 0
 
     @property
-    def controller(self) -> OwnerReference | None:
+    def controller_owner(self) -> OwnerReference | None:
         """The owner that is the controller of the object (`controller: true`); None if it has no controller."""
         # A session asks most pods, and some claims and pods several times: no generator for each.
         for owner in self.owner_references or ():
@@ -58,7 +58,7 @@ class ObjectMeta(KubernetesValue, frozen=True, gc=False):
 
     def is_controlled_by(self, uid: str) -> bool:
         """Return whether the controller of the object has this UID."""
-        controller = self.controller
+        controller = self.controller_owner
         return controller is not None and controller.uid == uid
 
     def label(self, key: str) -> str | None:

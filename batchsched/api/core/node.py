@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from batchsched.api.core.metadata import KubernetesObject, KubernetesValue
-from batchsched.api.core.quantity import parse_amount
+from batchsched.api.core.quantity import parse_quantity_in_base_units
 
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 """The label of a node that names it; unlike labels of zones, its value is different on every node."""
@@ -75,5 +75,6 @@ class Node(KubernetesObject, frozen=True, gc=False):
           InvalidQuantity: an amount is not a quantity.
         """
         return {
-            resource: parse_amount(resource, text) for resource, text in self.allocatable_quantities.items()
+            resource: parse_quantity_in_base_units(resource, text)
+            for resource, text in self.allocatable_quantities.items()
         }

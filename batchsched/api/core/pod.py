@@ -53,12 +53,12 @@ class PodAffinity(KubernetesValue, frozen=True, gc=False):
     preferred_during_scheduling_ignored_during_execution: tuple[WeightedPodAffinityTerm, ...] | None = None
 
     @property
-    def required(self) -> tuple[PodAffinityTerm, ...]:
+    def required_terms(self) -> tuple[PodAffinityTerm, ...]:
         """The required pod affinity terms, empty if there are none."""
         return self.required_during_scheduling_ignored_during_execution or ()
 
     @property
-    def preferred(self) -> tuple[WeightedPodAffinityTerm, ...]:
+    def preferred_terms(self) -> tuple[WeightedPodAffinityTerm, ...]:
         """The preferred pod affinity terms, which only affect scores; empty if there are none."""
         return self.preferred_during_scheduling_ignored_during_execution or ()
 
@@ -258,7 +258,7 @@ class Pod(KubernetesObject, frozen=True, gc=False):
         return f"{self.metadata.namespace or 'default'}/{self.metadata.name}"
 
     @property
-    def node(self) -> str:
+    def node_name(self) -> str:
         """The name of the node to which the pod is bound, "" if the pod is pending."""
         return self.spec.node_name
 
@@ -306,7 +306,7 @@ class Pod(KubernetesObject, frozen=True, gc=False):
         Args:
           scheduler_names: the scheduler names of the profiles; an unbound pod must have one of these names.
         """
-        return not self.finished and (bool(self.node) or self.spec.scheduler_name in scheduler_names)
+        return not self.finished and (bool(self.node_name) or self.spec.scheduler_name in scheduler_names)
 
     @property
     def tolerations(self) -> tuple[Toleration, ...]:

@@ -81,8 +81,8 @@ def _pod_affinity_terms(spec: PodSpec) -> Iterator[PodAffinityTerm]:
         return
     for pod_affinity in (affinity.pod_affinity, affinity.pod_anti_affinity):
         if pod_affinity is not None:
-            yield from pod_affinity.required
-            yield from (term.pod_affinity_term for term in pod_affinity.preferred)
+            yield from pod_affinity.required_terms
+            yield from (term.pod_affinity_term for term in pod_affinity.preferred_terms)
 
 
 def _label_selectors(spec: PodSpec) -> Iterator[LabelSelector]:

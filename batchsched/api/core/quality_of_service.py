@@ -4,7 +4,7 @@ from enum import IntEnum
 from typing import Final
 
 from batchsched.api.core.pod import Amounts, Pod
-from batchsched.api.core.quantity import parse_amount
+from batchsched.api.core.quantity import parse_quantity_in_base_units
 
 RESOURCES: Final = ("cpu", "memory")
 """The resources that determine the quality of service."""
@@ -49,7 +49,11 @@ def qos_class(pod: Pod) -> QosClass:
 
 
 def _positive(amounts: Amounts | None) -> dict[str, int]:
-    read = {name: parse_amount(name, text) for name, text in (amounts or {}).items() if name in RESOURCES}
+    read = {
+        name: parse_quantity_in_base_units(name, text)
+        for name, text in (amounts or {}).items()
+        if name in RESOURCES
+    }
     return {name: amount for name, amount in read.items() if amount > 0}
 
 

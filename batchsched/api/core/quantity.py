@@ -59,7 +59,7 @@ def parse_quantity(text: str | int | float) -> Decimal:
 
 
 @lru_cache(maxsize=65536)
-def parse_amount(resource: str, text: str | int | float) -> int:
+def parse_quantity_in_base_units(resource: str, text: str | int | float) -> int:
     """Return a Kubernetes quantity of a resource as an integer in base units: milli-CPU, bytes, devices.
 
     Fractions round up.

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Final
 
 from batchsched.api.core.pod import Amounts, Container, ContainerStatus, Pod
-from batchsched.api.core.quantity import format_quantity, parse_amount
+from batchsched.api.core.quantity import format_quantity, parse_quantity_in_base_units
 
 MAX_POD_AMOUNT: Final = 2**50
 """The largest request of one pod, in base units: 1 PiB, or 1.1e12 CPUs, so that sums over pods are exact."""
@@ -171,7 +171,7 @@ def _total(
     resize: InPlaceResizeRequestRule = InPlaceResizeRequestRule.BY_CONTAINER,
 ) -> dict[str, int]:
     # The API server limits no sum over containers, and a pod may name its node when it is created.
-    most = MAX_POD_AMOUNT if pod.node else math.inf
+    most = MAX_POD_AMOUNT if pod.node_name else math.inf
     return {
         resource: amount if amount <= most else MAX_POD_AMOUNT
         for resource, amount in _sum(pod, defaults, pod_level, resize).items()
@@ -184,7 +184,7 @@ def _sum(
 ) -> dict[str, int]:
     """Sum up requests. A request of 0 is kept, because it still names the resource."""
     spec = pod.spec
-    if resize is InPlaceResizeRequestRule.BY_POD and pod.node:
+    if resize is InPlaceResizeRequestRule.BY_POD and pod.node_name:
         largest = _maximum_of_pod(pod, defaults)
         largest.update(_pod_level_on_node(pod))
         _add(largest, _read(spec.overhead))
@@ -257,7 +257,7 @@ def _pod_level(pod: Pod, infeasible: bool) -> dict[str, int]:
         for resource, amount in _read(level.requests if level else None).items()
         if _is_pod_level(resource)
     }
-    if not (pod.node and spec_requests and status):
+    if not (pod.node_name and spec_requests and status):
         return spec_requests
     status_requests = _read(status.requests)
     _raise_to(status_requests, _read(pod.status.allocated_resources))
@@ -344,7 +344,7 @@ def _is_pod_level(resource: str) -> bool:
 
 
 def _statuses(pod: Pod) -> dict[str, ContainerStatus]:
-    if not pod.node:
+    if not pod.node_name:
         return {}
     both = (pod.status.container_statuses or ()) + (pod.status.init_container_statuses or ())
     return {status.name: status for status in both if status.resources is not None}
@@ -358,7 +358,9 @@ def _resize_infeasible(pod: Pod) -> bool:
 
 
 def _read(amounts: Amounts | None) -> dict[str, int]:
-    return {resource: parse_amount(resource, text) for resource, text in (amounts or {}).items()}
+    return {
+        resource: parse_quantity_in_base_units(resource, text) for resource, text in (amounts or {}).items()
+    }
 
 
 def _add(total: dict[str, int], more: Mapping[str, int]) -> None:

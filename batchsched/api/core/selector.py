@@ -82,12 +82,12 @@ class LabelSelector(KubernetesValue, frozen=True, gc=False):
             return False
         return all(requirement.matches(have) for requirement in self.match_expressions or ())
 
-    def keys(self) -> frozenset[str]:
+    def label_keys(self) -> frozenset[str]:
         """Return the keys of all labels that the selector reads."""
         expressions = self.match_expressions or ()
         return frozenset(self.match_labels or ()) | frozenset(requirement.key for requirement in expressions)
 
-    def required_labels(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+    def permitted_label_values(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Yield each label key for which the selector permits only certain values, with these values."""
         for key, value in (self.match_labels or {}).items():
             yield key, (value,)

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic.alias_generators import to_camel
 
-from batchsched.api.core.quantity import MILLI, parse_amount
+from batchsched.api.core.quantity import MILLI, parse_quantity_in_base_units
 from batchsched.errors import InvalidQuantity
 
 LARGEST_INT32 = 2**31 - 1
@@ -118,7 +118,7 @@ def _as_text(value: Any) -> Any:
 def _check_amounts(amounts: dict[str, str]) -> dict[str, str]:
     for resource, text in amounts.items():
         try:
-            amount = parse_amount(resource, text)
+            amount = parse_quantity_in_base_units(resource, text)
         except InvalidQuantity as error:
             raise ValueError(f"{resource}: {error.message}") from error
         if text.startswith("-"):
@@ -170,6 +170,8 @@ Amounts = dict[str, Annotated[str, BeforeValidator(_as_text)]]
 """Amounts by resource, as the status controller writes them."""
 
 
-def parse_amounts(resources: dict[str, str] | None) -> dict[str, int]:
+def parse_quantities_in_base_units(resources: dict[str, str] | None) -> dict[str, int]:
     """Convert the Kubernetes quantity of each resource to an integer in base units; return {} for None."""
-    return {resource: parse_amount(resource, text) for resource, text in (resources or {}).items()}
+    return {
+        resource: parse_quantity_in_base_units(resource, text) for resource, text in (resources or {}).items()
+    }

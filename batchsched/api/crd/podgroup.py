@@ -163,7 +163,7 @@ class SubGroup(StrictModel):
     """Topology of the subgroup, in addition to that of the PodGroup and of the subgroups above."""
 
     @property
-    def slices(self) -> TopologySlices | None:
+    def topology_slices(self) -> TopologySlices | None:
         """The topology slices of the subgroup; None if its pods are not divided into slices."""
         return self.topology.slices if self.topology is not None else None
 
@@ -187,10 +187,14 @@ def _problem_of_subgroup(sub: SubGroup, children: int) -> str:
     if not children:
         if sub.min_sub_groups is not None:
             return "minSubGroups: no subGroup names this one as its parent; state minMember instead"
-        return sub.slices.describe_indivisible_min_member(sub.min_member) if sub.slices is not None else ""
+        return (
+            sub.topology_slices.describe_indivisible_min_member(sub.min_member)
+            if sub.topology_slices is not None
+            else ""
+        )
     if "min_member" in sub.model_fields_set:
         return "minMember: a subGroup with children has no pods of its own; state minSubGroups instead"
-    if sub.slices is not None:
+    if sub.topology_slices is not None:
         return (
             "topology.slices: a subGroup with children has no pods of its own; state slices in the children"
         )
@@ -289,7 +293,7 @@ class PodGroupSpec(StrictModel):
         return self.topology.rank_label if self.topology is not None else None
 
     @property
-    def slices(self) -> TopologySlices | None:
+    def topology_slices(self) -> TopologySlices | None:
         """The topology slices of a PodGroup without subGroups; None if its pods are not divided."""
         return self.topology.slices if self.topology is not None else None
 
@@ -297,9 +301,9 @@ class PodGroupSpec(StrictModel):
     def has_subgroup_tree_or_slices(self) -> bool:
         """Whether the gang has nested subGroups, optional subGroups, or topology slices."""
         return (
-            self.slices is not None
+            self.topology_slices is not None
             or self.subgroup_tree.has_nested_or_optional_subgroups
-            or any(sub.slices is not None for sub in self.sub_groups)
+            or any(sub.topology_slices is not None for sub in self.sub_groups)
         )
 
     @cached_property
@@ -340,12 +344,12 @@ class PodGroupSpec(StrictModel):
                 f"minMember: {self.min_member} is less than the subGroups' sum {total}; "
                 f"raise minMember to {total} or more, or leave it out"
             )
-        if self.slices is not None:
+        if self.topology_slices is not None:
             if self.sub_groups:
                 raise ValueError(
                     "topology.slices: the PodGroup has subGroups; state slices in the topology of each subGroup"
                 )
-            if problem := self.slices.describe_indivisible_min_member(self.min_member):
+            if problem := self.topology_slices.describe_indivisible_min_member(self.min_member):
                 raise ValueError(problem)
         return self
 

@@ -17,7 +17,7 @@ from batchsched.api.crd.base import (
     Resources,
     StrictModel,
     cel_quantity_expression,
-    parse_amounts,
+    parse_quantities_in_base_units,
     remove_schema_default,
     validation_rule,
     validation_rules_schema_extension,
@@ -170,14 +170,17 @@ class QueueSpec(StrictModel):
 
     @model_validator(mode="after")
     def _amounts_agree(self) -> Self:
-        guarantee, limit = parse_amounts(self.guarantee), parse_amounts(self.limit)
+        guarantee, limit = (
+            parse_quantities_in_base_units(self.guarantee),
+            parse_quantities_in_base_units(self.limit),
+        )
         for resource, amount in guarantee.items():
             if amount > limit.get(resource, amount):
                 raise ValueError(
                     f"guarantee: {resource}: a guarantee above the limit can never be used; "
                     "lower it, or raise the limit"
                 )
-        for resource, amount in parse_amounts(self.lending_limit).items():
+        for resource, amount in parse_quantities_in_base_units(self.lending_limit).items():
             if amount > guarantee.get(resource, -1):
                 raise ValueError(
                     f"lendingLimit: {resource}: a queue lends of its guarantee; "

@@ -11,7 +11,7 @@ from batchsched.api.external.pod_group import ExternalPodGroup, Marks, Spec
 COSCHEDULING_LABEL: Final = "scheduling.x-k8s.io/pod-group"
 
 
-class CoschedulingSpec(KubernetesValue, frozen=True, gc=False):
+class CoschedulingPodGroupSpec(KubernetesValue, frozen=True, gc=False):
     """The spec of a coscheduling PodGroup (`scheduling.x-k8s.io/v1alpha1`)."""
 
     min_member: int = 1
@@ -22,7 +22,7 @@ class CoschedulingSpec(KubernetesValue, frozen=True, gc=False):
 class CoschedulingPodGroup(ExternalPodGroup, frozen=True, gc=False):
     """The PodGroup of the coscheduling plugin."""
 
-    spec: CoschedulingSpec = CoschedulingSpec()
+    spec: CoschedulingPodGroupSpec = CoschedulingPodGroupSpec()
 
     @override
     def to_batchsched_spec_fields(self) -> Spec:

@@ -93,7 +93,7 @@ class TreeGroup:
         return f"{self.namespace}/{parent}" if parent else ""
 
     @property
-    def minimum(self) -> int:
+    def minimum_pod_or_group_count(self) -> int:
         """The number of pods of a PodGroup, or of groups directly below a CompositePodGroup, that must run.
 
         The number is 1 for the scheduling policy `basic`.
@@ -116,7 +116,7 @@ class TreeGroup:
         return self.source.stated_conditions
 
     @property
-    def subgroup(self) -> str:
+    def converted_subgroup_name(self) -> str:
         """The name of the batchsched subgroup to which the PodGroup or CompositePodGroup is converted."""
         return subgroup_name(self.name, is_composite=self.is_composite)
 
@@ -235,9 +235,9 @@ def _subgroup(group: TreeGroup, root: TreeGroup, children: Children) -> Spec:
     below_root = group.parent_key == root.key
     parent = group.parent_key.rpartition("/")[2]
     return without_none(
-        name=group.subgroup,
+        name=group.converted_subgroup_name,
         parent=None if below_root else subgroup_name(parent, is_composite=True),
-        minMember=None if group.is_composite else group.minimum,
+        minMember=None if group.is_composite else group.minimum_pod_or_group_count,
         minSubGroups=_least_groups(group, children) if group.is_composite else None,
         topology=convert_topology_constraints(group.source.spec.topology_constraint_keys),
     )
@@ -245,16 +245,20 @@ def _subgroup(group: TreeGroup, root: TreeGroup, children: Children) -> Spec:
 
 def _least_groups(group: TreeGroup, children: Children) -> int | None:
     """Return the number of groups directly below a group that must run; None for all."""
-    return group.minimum if group.minimum < len(children(group.key)) else None
+    return (
+        group.minimum_pod_or_group_count
+        if group.minimum_pod_or_group_count < len(children(group.key))
+        else None
+    )
 
 
 def _placeholder(group: TreeGroup, root: TreeGroup, children: Children) -> Iterator[Spec]:
     """Yield a subgroup without pods for the groups that a CompositePodGroup waits for."""
-    missing = group.minimum - len(children(group.key))
+    missing = group.minimum_pod_or_group_count - len(children(group.key))
     if missing > 0:
         yield without_none(
             name=subgroup_name(f"{group.name}/missing"),
-            parent=None if group is root else group.subgroup,
+            parent=None if group is root else group.converted_subgroup_name,
             minMember=missing,
         )
 
@@ -373,7 +377,7 @@ def convert_trees_to_pod_groups(groups: Iterable[TreeGroup]) -> ConvertedTrees:
             except ValidationError as error:
                 problems += invalid_tree_fields(error, group, groups_with_parent)
     places = {
-        group.key: (roots.root_key_of(group).rpartition("/")[2], group.subgroup)
+        group.key: (roots.root_key_of(group).rpartition("/")[2], group.converted_subgroup_name)
         for group in listed
         if not group.is_composite
     }

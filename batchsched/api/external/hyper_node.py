@@ -113,14 +113,14 @@ class MemberSelector(KubernetesValue, frozen=True, gc=False):
             return False
 
     @property
-    def required_labels(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    def permitted_label_values(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
         """The label keys that a selected node must have, with the permitted values of each label.
 
         The result is () if the selector selects members by name or pattern.
         """
         if self.exact_match is not None or self.regex_match is not None or self.label_match is None:
             return ()
-        return tuple(self.label_match.required_labels())
+        return tuple(self.label_match.permitted_label_values())
 
 
 class HyperNodeMember(KubernetesValue, frozen=True, gc=False):
@@ -172,7 +172,7 @@ class HyperNodeMemberIndex:
         label_counts = Counter(
             (key, value)
             for selector, _ in selectors
-            for key, values in selector.required_labels
+            for key, values in selector.permitted_label_values
             for value in values
         )
         self._by_condition: dict[_Condition, list[tuple[MemberSelector, HyperNode]]] = {}
@@ -202,7 +202,7 @@ def _conditions(selector: MemberSelector, label_counts: Mapping[tuple[str, str],
         return [("name", selector.exact_match.name)]
     if selector.regex_match is not None:
         return [("prefix", _literal_prefix(selector.regex_match.pattern))]
-    required = selector.required_labels
+    required = selector.permitted_label_values
     if not required:
         return [("prefix", "")]
     key, values = min(required, key=lambda label: sum(label_counts[label[0], value] for value in label[1]))

@@ -39,7 +39,7 @@ class KaiSubGroup(KubernetesValue, frozen=True, gc=False):
     topology_constraint: KaiTopologyConstraint | None = None
 
 
-class KaiSpec(KubernetesValue, frozen=True, gc=False):
+class KaiPodGroupSpec(KubernetesValue, frozen=True, gc=False):
     """The spec of a KAI PodGroup (`scheduling.run.ai/v2alpha2`)."""
 
     min_member: int = 1
@@ -54,7 +54,7 @@ class KaiSpec(KubernetesValue, frozen=True, gc=False):
 class KaiPodGroup(ExternalPodGroup, frozen=True, gc=False):
     """The PodGroup of KAI-Scheduler."""
 
-    spec: KaiSpec = KaiSpec()
+    spec: KaiPodGroupSpec = KaiPodGroupSpec()
 
     @override
     def to_batchsched_spec_fields(self) -> Spec:

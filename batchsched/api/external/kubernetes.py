@@ -108,7 +108,7 @@ class UpstreamPodGroupSpec(_GroupSpec, frozen=True, gc=False):
         return requires_eviction_as_whole(self.disruption_mode)
 
 
-class CompositeSpec(_GroupSpec, frozen=True, gc=False):
+class CompositePodGroupSpec(_GroupSpec, frozen=True, gc=False):
     """The spec of a CompositePodGroup (`scheduling.k8s.io/v1alpha3`)."""
 
     scheduling_policy: CompositeSchedulingPolicy = CompositeSchedulingPolicy()
@@ -212,7 +212,7 @@ class CompositePodGroup(_UpstreamGroup, frozen=True, gc=False):
     `external.group_tree` assembles the gang of a whole tree.
     """
 
-    spec: CompositeSpec = CompositeSpec()
+    spec: CompositePodGroupSpec = CompositePodGroupSpec()
 
 
 def describe_unsupported_topology(keys: Sequence[str]) -> str:

@@ -22,7 +22,7 @@ class VolcanoNetworkTopology(KubernetesValue, frozen=True, gc=False):
     highest_tier_name: str = ""
 
     @property
-    def level(self) -> str:
+    def highest_allowed_level(self) -> str:
         """The topology level that `highestTierAllowed` or `highestTierName` names; "" if both are missing."""
         if self.highest_tier_allowed is not None:
             return f"{TIER_LABEL}{self.highest_tier_allowed}"
@@ -36,7 +36,7 @@ class VolcanoSubGroupPolicy(KubernetesValue, frozen=True, gc=False):
     min_sub_groups: int | None = None
 
 
-class VolcanoSpec(KubernetesValue, frozen=True, gc=False):
+class VolcanoPodGroupSpec(KubernetesValue, frozen=True, gc=False):
     """The spec of a Volcano PodGroup (`scheduling.volcano.sh/v1beta1`)."""
 
     min_member: int = 1
@@ -51,7 +51,7 @@ class VolcanoSpec(KubernetesValue, frozen=True, gc=False):
 class VolcanoPodGroup(ExternalPodGroup, frozen=True, gc=False):
     """The PodGroup of Volcano."""
 
-    spec: VolcanoSpec = VolcanoSpec()
+    spec: VolcanoPodGroupSpec = VolcanoPodGroupSpec()
 
     @override
     def to_batchsched_spec_fields(self) -> Spec:
@@ -72,7 +72,11 @@ class VolcanoPodGroup(ExternalPodGroup, frozen=True, gc=False):
     def describe_unsupported_field(self) -> str:
         """Return a sentence about the first unsupported constraint, such as `minSubGroups`; "" if there is none."""
         spec = self.spec
-        if _is_hard(spec.network_topology) and spec.network_topology and not spec.network_topology.level:
+        if (
+            _is_hard(spec.network_topology)
+            and spec.network_topology
+            and not spec.network_topology.highest_allowed_level
+        ):
             return (
                 "spec.networkTopology.highestTierAllowed: the mode is hard, and no tier is stated; state one"
             )
@@ -92,10 +96,10 @@ _NO_SUB_GROUPS: Final = (
 
 def _topology(constraint: VolcanoNetworkTopology | None) -> Spec | None:
     """Convert a network topology to the topology of a batchsched PodGroup: the mode `soft` prefers tier 1."""
-    if constraint is None or (_is_hard(constraint) and not constraint.level):
+    if constraint is None or (_is_hard(constraint) and not constraint.highest_allowed_level):
         return None
     if _is_hard(constraint):
-        return {"name": HYPER_NODE_TOPOLOGY, "required": constraint.level}
+        return {"name": HYPER_NODE_TOPOLOGY, "required": constraint.highest_allowed_level}
     return {"name": HYPER_NODE_TOPOLOGY, "preferred": f"{TIER_LABEL}1"}
 
 

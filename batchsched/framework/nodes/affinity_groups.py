@@ -81,9 +81,9 @@ def _terms_of(group: AffinityGroup) -> Iterator[ExistingAffinityTerm]:
     ):
         if affinity is None:
             continue
-        for term in affinity.required:
+        for term in affinity.required_terms:
             yield ExistingAffinityTerm(group, term, is_anti_affinity, None)
-        for preferred in affinity.preferred:
+        for preferred in affinity.preferred_terms:
             yield ExistingAffinityTerm(group, preferred.pod_affinity_term, is_anti_affinity, preferred.weight)
 
 
@@ -132,7 +132,9 @@ class AffinityTermIndex:
 
     def _rarest_values(self, selector: LabelSelector) -> tuple[LabelValue, ...] | None:
         """Return the values of the required label that finds the fewest terms; None if no label is required."""
-        alternatives = [tuple((key, value) for value in values) for key, values in selector.required_labels()]
+        alternatives = [
+            tuple((key, value) for value in values) for key, values in selector.permitted_label_values()
+        ]
         return min(
             alternatives,
             key=lambda values: sum(len(self._by_value.get(value, ())) for value in values),

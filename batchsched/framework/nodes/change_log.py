@@ -37,7 +37,7 @@ class NodeChangeLog:
         self._latest = (-1, -1), NONE
         """The generations of the last question, and its answer: consecutive questions are often equal."""
 
-    def record(self, node: int) -> None:
+    def record_node_change(self, node: int) -> None:
         """Record in the log that a node changed."""
         self.generation += 1
         self._log.append(node)
@@ -70,7 +70,7 @@ class NodeChangeLog:
         """
         self._log = [numbers[one] for one in self._log]
         self._size = size
-        self.record(NO_NODE)
+        self.record_node_change(NO_NODE)
 
 
 BYTES: Final = 8

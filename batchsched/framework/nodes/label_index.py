@@ -70,12 +70,12 @@ class PodSelector:
     def selector_label_keys(self) -> frozenset[str]:
         """Return the keys of the pod labels that the label selectors test."""
         none: frozenset[str] = frozenset()
-        return none.union(*(one.keys() for one in self.selectors or ()))
+        return none.union(*(one.label_keys() for one in self.selectors or ()))
 
     def required_labels(self) -> Iterable[tuple[str, tuple[str, ...]]]:
         """Yield each label key that the selector requires of a pod, with the permitted values."""
         for selector in self.selectors or ():
-            yield from selector.required_labels()
+            yield from selector.permitted_label_values()
 
 
 class LabelSetIndex:
@@ -219,7 +219,7 @@ class PodLabelGroups:
                 self._leaving.append(number)
         return number
 
-    def remove_pods(self, group_numbers: Iterable[int]) -> None:
+    def remove_pods_from_groups(self, group_numbers: Iterable[int]) -> None:
         """Decrease the count of a label group by one for each occurrence of its index in `group_numbers`."""
         for number in group_numbers:
             self._sizes[number] -= 1

@@ -37,7 +37,8 @@ class ReservedVolumesAndDevices:
         The result is to be read only. Pods without volumes and devices, which are most, share an empty one.
         """
         if not (
-            self.volumes.has_reservation_for_any_pod(pods) or self.devices.has_reservation_for_any_pod(pods)
+            self.volumes.has_reservation_for_any_pod(pods)
+            or self.devices.has_reserved_devices_for_any_pod(pods)
         ):
             return NOTHING_RESERVED
         return ReservedVolumesAndDevices(self.volumes.copy_for_pods(pods), self.devices.copy_for_pods(pods))
@@ -169,8 +170,8 @@ class NodeTable:
             }
         self._offer(changed)
         for index in changed:
-            self.changes.record(index)
-            self.moves.record(index)
+            self.changes.record_node_change(index)
+            self.moves.record_node_change(index)
         return source
 
     def _rearrange(self, names: tuple[str, ...]) -> IndexArray:
@@ -206,7 +207,7 @@ class NodeTable:
                 self._node_values.forget_value(key)
                 del self._fields_of_value[key]
 
-    def cached_value(
+    def cached_value_of_nodes(
         self, key: Hashable, build: "Callable[[NodeTable], T]", fields: frozenset[str] = NO_FIELDS
     ) -> T:
         """Return a cached value that `build` computes on first use, and again after a Node object has changed.
@@ -227,7 +228,7 @@ class NodeTable:
     def cached_array(self, key: Hashable, ask: "Callable[[Nodes], NodeArray]") -> NodeArray:
         """Return a cached array [N]; `ask` computes its entries, at first for all nodes, later for changed nodes only.
 
-        The caller owns the key as in `cached_value`. `ask` must not read other nodes. The array is read-only.
+        The caller owns the key as in `cached_value_of_nodes`. `ask` must not read other nodes. The array is read-only.
         """
         return cast(
             NodeArray,
@@ -299,7 +300,7 @@ class NodeTable:
             pods_on[node] = pods_on.get(node, 0) + 1
         for node, count in pods_on.items():
             self._count(node, counted, count)
-            self.moves.record(node)
+            self.moves.record_node_change(node)
 
     def remove_pods(self, pods: Sequence[Pod]) -> None:
         """Remove pods from the node table. Each pod is subtracted with the requests that it was added with.
@@ -321,7 +322,7 @@ class NodeTable:
             for amounts, vector in zip((self.requested, self.nonzero_requested), counted, strict=True):
                 np.subtract.at(amounts, nodes_of_pods, vector)
         for node in dict.fromkeys(nodes):
-            self.moves.record(node)
+            self.moves.record_node_change(node)
 
     def _count(self, node: int, counted: tuple[IntArray, IntArray], count: int) -> None:
         """Add the requests of `count` equal pods to a node; a negative count subtracts them."""

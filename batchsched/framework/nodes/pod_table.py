@@ -26,7 +26,7 @@ class HostPort(NamedTuple):
     protocol: str
     number: int
 
-    def conflicts(self, other: "HostPort") -> bool:
+    def conflicts_with(self, other: "HostPort") -> bool:
         """Return True if two host ports cannot be in use on the same node."""
         if (self.protocol, self.number) != (other.protocol, other.number):
             return False
@@ -53,7 +53,7 @@ def host_ports(pod: Pod) -> tuple[HostPort, ...]:
 def any_port_conflict(requested: Iterable[HostPort], taken: Iterable[HostPort]) -> bool:
     """Return True if a requested host port conflicts with a port that is in use."""
     held = tuple(taken)
-    return any(one.conflicts(other) for one in requested for other in held)
+    return any(one.conflicts_with(other) for one in requested for other in held)
 
 
 def _is_indexed(pod: Pod) -> bool:
@@ -164,7 +164,7 @@ class PodTable:
             for key in keys:
                 del self._slot[key]
             del self._keys[size:]
-            self._groups.remove_pods(self._group_at[size : size + len(keys)].tolist())
+            self._groups.remove_pods_from_groups(self._group_at[size : size + len(keys)].tolist())
         else:
             for key in keys:
                 self._free_slot(key)
@@ -197,7 +197,7 @@ class PodTable:
     def _free_slot(self, key: str) -> None:
         """Give the slot of a pod to the pod in the last slot, so that the arrays have no gaps."""
         slot = self._slot.pop(key)
-        self._groups.remove_pods((int(self._group_at[slot]),))
+        self._groups.remove_pods_from_groups((int(self._group_at[slot]),))
         last = self._keys.pop()
         size = len(self._keys)
         if last != key:

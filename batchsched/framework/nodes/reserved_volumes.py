@@ -133,7 +133,7 @@ class ReservedVolumes:
                 excerpt.reserve(pod, reservation)
         return excerpt
 
-    def get(self, pod: Pod) -> ReservedPodVolumes:
+    def reserved_volumes_of_pod(self, pod: Pod) -> ReservedPodVolumes:
         """Return the volumes and claims that are reserved for a pod; an empty value if there are none."""
         return self._by_pod.get(_identity(pod), ReservedPodVolumes())
 

@@ -70,7 +70,7 @@ def csi_handle_of_inline_volume(volume: Volume) -> str | None:
     return _gce_handle(disk.pd_name, "zones", _UNSPECIFIED) if disk else _handle(volume)
 
 
-def volume_handle(volume: PersistentVolume) -> str | None:
+def csi_handle_of_persistent_volume(volume: PersistentVolume) -> str | None:
     """Return the CSI volume handle of a migrated PersistentVolume; None if it cannot be derived."""
     disk = volume.spec.gce_persistent_disk
     if disk is None:

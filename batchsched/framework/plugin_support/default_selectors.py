@@ -42,7 +42,7 @@ def default_selectors(pod: Pod, table: NodeTable) -> tuple[LabelSelector, ...]:
 
 def find_controller_with_pod_selector(pod: Pod) -> OwnerReference | None:
     """Return the pod's controller if it is a ReplicationController, ReplicaSet or StatefulSet, else None."""
-    owner = pod.metadata.controller
+    owner = pod.metadata.controller_owner
     return owner if owner is not None and (owner.api_version, owner.kind) in WORKLOADS else None
 
 
@@ -57,7 +57,7 @@ def default_selector_label_keys(snapshot: Snapshot) -> frozenset[str]:
     selectors += [one.spec.selector for one in snapshot.stateful_sets]
     for selector in selectors:
         if selector is not None:
-            keys |= selector.keys()
+            keys |= selector.label_keys()
     return frozenset(keys)
 
 

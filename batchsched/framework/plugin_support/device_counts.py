@@ -109,7 +109,7 @@ class DeviceCounts:
         for counts in self._by_class.values():
             touched = counts.update_all(ledger) if changed is None else counts.update(changed, ledger)
             for node in sorted(touched):
-                table.moves.record(node)
+                table.moves.record_node_change(node)
 
 
 def device_counts(table: NodeTable) -> DeviceCounts:

@@ -80,7 +80,7 @@ def device_class_by_resource(table: NodeTable) -> Mapping[str, DeviceClass]:
 def node_groups_by_devices(table: NodeTable) -> NodeGroupsByDevices:
     """Return groups of nodes with equal devices; the groups follow later allocations and releases."""
     objects = device_objects(table)
-    return table.cached_value(
+    return table.cached_value_of_nodes(
         "device groups",
         lambda built: NodeGroupsByDevices(objects.allocator.inventory, built.device_ledger, built.nodes),
         DEVICE_KINDS,

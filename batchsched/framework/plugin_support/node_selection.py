@@ -20,7 +20,7 @@ REFUSING_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
 """The effects of taints that keep a pod off a node unless the pod tolerates them."""
 
 
-def nodes_matching_selector(table: NodeTable, selector: NodeSelector) -> BoolArray:
+def mask_nodes_matching_selector(table: NodeTable, selector: NodeSelector) -> BoolArray:
     """Return a mask [N]: True for each node that matches at least one term of a node selector.
 
     Raises:
@@ -74,7 +74,7 @@ def mask_nodes_selected_by_pod(table: NodeTable, pod: Pod) -> BoolArray:
     mask = mask_nodes_with_labels(table, pod.spec.node_selector or {})
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
     terms = affinity.required_during_scheduling_ignored_during_execution if affinity else None
-    return mask if terms is None else mask & nodes_matching_selector(table, terms)
+    return mask if terms is None else mask & mask_nodes_matching_selector(table, terms)
 
 
 def is_node_selected_by_pod(pod: Pod, node: Node) -> bool:

@@ -16,10 +16,10 @@ from batchsched.ports.cluster import Binder
 
 
 @dataclass(frozen=True, slots=True)
-class BindingCycle:
+class BindingCycleInput:
     """The node table, the API writer and the cycle state that plugins use while they bind placed pods.
 
-    The pods of a gang that one session placed share one BindingCycle.
+    The pods of a gang that one session placed share one input.
 
     Args:
       node_table: the nodes.
@@ -36,11 +36,11 @@ class BindingCycle:
 
     @classmethod
     def from_placed_pods(cls, pods: Sequence[Pod], table: NodeTable, binder: Binder) -> Self:
-        """Create the binding cycle of pods that a session has placed. Call it before the next session begins."""
+        """Create the input of the binding cycles of placed pods. Call it before the next session begins."""
         return cls(table, binder, table.reserved_volumes_and_devices.copy_for_pods(pods))
 
 
-async def run_binding_cycle(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycle) -> Status:
+async def run_binding_cycle(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycleInput) -> Status:
     """Call the PreBind, Bind and PostBind plugins for a pod that Permit has allowed.
 
     The caller calls `unreserve_after_session` if the pod is not bound. This function does not, because binding runs
@@ -57,7 +57,7 @@ async def run_binding_cycle(pipeline: Pipeline, pod: Pod, node: str, cycle: Bind
     return await run_bind_and_postbind(pipeline, pod, node, cycle) if status.ok else status
 
 
-def may_need_prebind_undo(pipeline: Pipeline, pods: Iterable[Pod], cycle: BindingCycle) -> bool:
+def may_need_prebind_undo(pipeline: Pipeline, pods: Iterable[Pod], cycle: BindingCycleInput) -> bool:
     """Return whether a PreBind plugin writes something for these pods that must be undone if they are not bound.
 
     Raises:
@@ -73,7 +73,7 @@ def may_need_prebind_undo(pipeline: Pipeline, pods: Iterable[Pod], cycle: Bindin
     )
 
 
-async def run_prebind(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycle) -> Status:
+async def run_prebind(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycleInput) -> Status:
     """Call the PreBind plugins for a pod until one refuses it; return the refusal, or Success.
 
     Raises:
@@ -87,7 +87,7 @@ async def run_prebind(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCyc
     return SUCCESS
 
 
-async def undo_prebind(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycle) -> tuple[str, ...]:
+async def undo_prebind(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycleInput) -> tuple[str, ...]:
     """Undo what PreBind plugins wrote for a pod that is not bound, and return the errors of failed plugins."""
     broken: list[str] = []
     for prebind in pipeline.reversible_prebinds:
@@ -98,7 +98,7 @@ async def undo_prebind(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCy
     return tuple(broken)
 
 
-async def run_bind_and_postbind(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycle) -> Status:
+async def run_bind_and_postbind(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycleInput) -> Status:
     """Bind a pod through an extender or a Bind plugin, and then call the PostBind plugins.
 
     If no extender binds the pod, the Bind plugins are called until one does not return Skip. If the pod is not bound,
@@ -116,7 +116,7 @@ async def run_bind_and_postbind(pipeline: Pipeline, pod: Pod, node: str, cycle: 
     return Status(reasons=await _tell(pipeline, pod, node))
 
 
-async def _bound(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycle) -> Status:
+async def _bound(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycleInput) -> Status:
     # An extender with the bind verb replaces the Bind plugins for its pods, as in kube-scheduler.
     if await pipeline.extenders.bind(pod, node):
         return SUCCESS

@@ -101,7 +101,7 @@ class PluginWithDeadline:
     def __init__(self, plugin: object, deadline: PluginRunner) -> None:
         self.plugin = plugin
         self.name = plugin_name(plugin)
-        self.overdue: ExceededDeadline | None = deadline.exceeded_deadline(self.name)
+        self.overdue: ExceededDeadline | None = deadline.find_exceeded_deadline(self.name)
         self._deadline = deadline
         # Only existing methods are copied: the pipeline finds extension points by their methods.
         for method, point in _POINT_OF.items():
@@ -119,7 +119,7 @@ class PluginWithDeadline:
         try:
             return self._deadline.call_within_deadline(self.name, point, partial(call, *args))
         except PluginDeadlineExceeded:
-            self.overdue = self._deadline.exceeded_deadline(self.name)
+            self.overdue = self._deadline.find_exceeded_deadline(self.name)
             raise
 
 
@@ -185,7 +185,7 @@ class CountingPluginRunner(PluginRunner):
         self._thread = get_ident()
 
     @override
-    def exceeded_deadline(self, plugin: str) -> ExceededDeadline | None:
+    def find_exceeded_deadline(self, plugin: str) -> ExceededDeadline | None:
         return self._overdue.get(plugin)
 
     @override

@@ -187,7 +187,7 @@ class Pipeline:
         """
         return self._scope[plugin] is not ResultScope.CLUSTER and plugin not in self._following
 
-    def filters_read_only_nodes_and_requests(self, state: CycleState) -> bool:
+    def filters_need_only_nodes_and_requests(self, state: CycleState) -> bool:
         """Return True if the Filters for a pod class read only Node objects and each node's total requests.
 
         Then no enabled Filter reads the pods themselves, and no plugin needs AddPod or RemovePod. Filters that the
@@ -298,7 +298,7 @@ class Pipeline:
                 continue
             call = partial(self._filter, plugin, pod, state)
             try:
-                judged = results.verdict(plugin, self._scope[plugin], table, call)
+                judged = results.get_or_compute_verdict(plugin, self._scope[plugin], table, call)
             except PluginError:
                 # kube-scheduler does not call a Filter about a node that an earlier Filter refused. To fail in the
                 # same cases, repeat the call without these nodes.

@@ -196,7 +196,7 @@ class CachedScopeScores:
     raw: dict[ScorePlugin, IntArray]
 
     @classmethod
-    def empty(
+    def create_empty(
         cls, scorers: Sequence[WeightedScorePlugin], scope: ResultScope, table: NodeTable
     ) -> "CachedScopeScores":
         """Return an empty cache for the scores of the Score plugins that depend on one part of the cluster."""
@@ -225,7 +225,7 @@ class CachedScores:
         count = len(table.nodes)
         self._scorers = tuple(scorers)
         self._scopes = tuple(
-            CachedScopeScores.empty(scorers, scope, table)
+            CachedScopeScores.create_empty(scorers, scope, table)
             for scope in (
                 ResultScope.NODE_OBJECT,
                 ResultScope.ALL_NODE_OBJECTS,
@@ -359,7 +359,7 @@ class PodClassResults:
         """
         self._prescore = table.changes.generation, feasible, state
 
-    def verdict(
+    def get_or_compute_verdict(
         self, plugin: object, scope: ResultScope, table: NodeTable, ask: Callable[[Nodes], Verdict]
     ) -> CachedVerdict:
         """Return a Filter's verdict about all nodes: the cached one if it is valid, else one from a new call.

@@ -51,7 +51,7 @@ class NodeSampler:
     """
 
     def __init__(self, table: NodeTable, percentage: int, seed: int, *, any_will_do: bool = False) -> None:
-        self._order = table.cached_value("visiting order", visiting_order)
+        self._order = table.cached_value_of_nodes("visiting order", visiting_order)
         self._percentage = percentage
         self._any_will_do = any_will_do
         self.start = zlib.crc32(str(seed).encode()) % max(1, len(self._order))

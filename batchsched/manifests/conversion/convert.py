@@ -24,7 +24,7 @@ _CONVERTERS: Final[tuple[tuple[Converter, frozenset[tuple[str, str]]], ...]] = (
     (volcano.convert_queues, frozenset({("scheduling.volcano.sh", "Queue")})),
     (kai.convert_queues, frozenset({("scheduling.run.ai", "Queue")})),
     (
-        kueue.convert_queues,
+        kueue.convert_queues_and_priority_classes,
         frozenset(
             (_KUEUE, kind)
             for kind in ("ClusterQueue", "Cohort", "LocalQueue", "ResourceFlavor", "WorkloadPriorityClass")

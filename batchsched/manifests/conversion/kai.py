@@ -10,8 +10,8 @@ from typing import Any, Final
 from batchsched.config.extenders import parse_duration
 from batchsched.manifests.conversion.source_object import (
     SourceObject,
-    as_mapping,
     format_amounts,
+    mapping_or_empty,
     queue_manifest,
 )
 
@@ -31,7 +31,7 @@ def convert_queues(queues: Sequence[SourceObject]) -> list[dict[str, Any]]:
     for queue in queues:
         parent = queue.spec.get("parentQueue")
         if isinstance(parent, str) and parent and parent not in names:
-            queue.warn(
+            queue.record_warning(
                 "spec.parentQueue",
                 f"there is no Queue {parent!r} in the input; batchsched sets aside a Queue without its parent",
             )
@@ -43,25 +43,27 @@ def _convert(queue: SourceObject) -> dict[str, Any]:
     queue.record_unconverted_field_warnings(_CONVERTED, _REMARKS)
     guarantee, limit = {}, {}
     weights: dict[str, float] = {}
-    for resource, quotas in as_mapping(spec.get("resources")).items():
+    for resource, quotas in mapping_or_empty(spec.get("resources")).items():
         field = f"spec.resources.{resource}"
         if resource not in _UNITS:
-            queue.warn(field, "expected gpu, cpu or memory")
+            queue.record_warning(field, "expected gpu, cpu or memory")
             continue
         name, unit = _UNITS[resource]
         quota = _number(queue, field, quotas, "quota", 0)
         bound = _number(queue, field, quotas, "limit", _UNLIMITED)
         weights[resource] = _number(queue, field, quotas, "overQuotaWeight", 0)
         if quota == _UNLIMITED:
-            queue.warn(f"{field}.quota", "an unlimited guarantee has no counterpart; the queue has none")
+            queue.record_warning(
+                f"{field}.quota", "an unlimited guarantee has no counterpart; the queue has none"
+            )
         elif quota > 0:
             guarantee[name] = math.floor(quota * unit)
             if guarantee[name] != quota * unit:
-                queue.warn(f"{field}.quota", f"{quota:g} is rounded down to whole units")
+                queue.record_warning(f"{field}.quota", f"{quota:g} is rounded down to whole units")
         if bound != _UNLIMITED:
             limit[name] = math.floor(bound * unit)
             if guarantee.get(name, 0) > limit[name]:
-                queue.warn(f"{field}.quota", "is above the limit; the limit is the guarantee")
+                queue.record_warning(f"{field}.quota", "is above the limit; the limit is the guarantee")
                 guarantee[name] = limit[name]
     return queue_manifest(
         queue.name,
@@ -75,7 +77,7 @@ def _convert(queue: SourceObject) -> dict[str, Any]:
 
 
 def _number(queue: SourceObject, field: str, quotas: object, name: str, default: float) -> float:
-    return queue.parse_number(f"{field}.{name}", as_mapping(quotas).get(name), default)
+    return queue.parse_number(f"{field}.{name}", mapping_or_empty(quotas).get(name), default)
 
 
 def _weight(queue: SourceObject, weights: dict[str, float]) -> float:
@@ -85,7 +87,7 @@ def _weight(queue: SourceObject, weights: dict[str, float]) -> float:
     weight = weights.get("gpu", next(iter(weights.values())))
     if len(set(weights.values())) > 1:
         chosen = "gpu" if "gpu" in weights else next(iter(weights))
-        queue.warn(
+        queue.record_warning(
             "spec.resources.*.overQuotaWeight",
             f"a Queue has one weight for all resources; {weight:g}, that of {chosen}, is used",
         )

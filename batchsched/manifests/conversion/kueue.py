@@ -14,9 +14,9 @@ from batchsched.api.core.pod import QUEUE_LABEL
 from batchsched.api.queue_access import DEFAULT_QUEUE_LABEL
 from batchsched.manifests.conversion.source_object import (
     SourceObject,
-    as_mapping,
     format_amounts,
-    mappings_in,
+    mapping_entries_of_list,
+    mapping_or_empty,
     queue_manifest,
 )
 
@@ -57,7 +57,7 @@ class _Quota:
     lends_a_part: set[str] = field(default_factory=set)
 
 
-def convert_queues(objects: Sequence[SourceObject]) -> list[dict[str, Any]]:
+def convert_queues_and_priority_classes(objects: Sequence[SourceObject]) -> list[dict[str, Any]]:
     """Convert Kueue's queues and priority classes to batchsched Queues, PriorityClasses and Namespace labels.
 
     Raises:
@@ -159,16 +159,16 @@ def _cohort_of(queue: SourceObject) -> str:
 
 
 def _weight(queue: SourceObject) -> float:
-    weight = as_mapping(queue.spec.get("fairSharing")).get("weight")
+    weight = mapping_or_empty(queue.spec.get("fairSharing")).get("weight")
     # Kueue weights are quantities, such as 0.75 or 750m.
     return queue.parse_amount("spec.fairSharing.weight", "cpu", weight) / 1000 if weight is not None else 1.0
 
 
 def _quotas(queue: SourceObject) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     """Yield (field path, resource, quota) for each resource of each flavor."""
-    for group_index, group in enumerate(mappings_in(queue.spec.get("resourceGroups"))):
-        for flavor_index, flavor in enumerate(mappings_in(group.get("flavors"))):
-            for index, quota in enumerate(mappings_in(flavor.get("resources"))):
+    for group_index, group in enumerate(mapping_entries_of_list(queue.spec.get("resourceGroups"))):
+        for flavor_index, flavor in enumerate(mapping_entries_of_list(group.get("flavors"))):
+            for index, quota in enumerate(mapping_entries_of_list(flavor.get("resources"))):
                 path = f"spec.resourceGroups[{group_index}].flavors[{flavor_index}].resources[{index}]"
                 yield path, str(quota.get("name", "")), quota
 
@@ -197,7 +197,7 @@ def _read_quota(queue: SourceObject) -> _Quota:
             total.lends_a_part.add(resource)
     for resource, number in flavors.items():
         if number > 1:
-            queue.warn(
+            queue.record_warning(
                 "spec.resourceGroups",
                 f"the quotas of {number} flavors of {resource} are added up: batchsched has no quota per flavor; "
                 "a quota for one kind of device is a quota of its resource name",
@@ -224,7 +224,7 @@ def _convert_cluster_queue(queue: SourceObject, quota: _Quota) -> dict[str, Any]
         limits = {"limit": format_amounts(quota.nominal), "lendingLimit": format_amounts(none)}
     selector = spec.get("namespaceSelector")
     if selector is None:
-        queue.warn(
+        queue.record_warning(
             "spec.namespaceSelector", "is missing, so that the queue selects no namespace, as in Kueue"
         )
         selector = _NO_NAMESPACE
@@ -243,25 +243,25 @@ def _warn_of_rules(queue: SourceObject) -> None:
     """Record a warning for each rule of a ClusterQueue that batchsched applies differently."""
     spec = queue.spec
     if spec.get("queueingStrategy") == "StrictFIFO":
-        queue.warn(
+        queue.record_warning(
             "spec.queueingStrategy",
             "set policy: {name: strict-fifo} in the Queue",
         )
     if spec.get("stopPolicy") == "HoldAndDrain":
-        queue.warn("spec.stopPolicy", "the Queue starts no gang, and does not evict running ones")
-    preemption = as_mapping(spec.get("preemption"))
+        queue.record_warning("spec.stopPolicy", "the Queue starts no gang, and does not evict running ones")
+    preemption = mapping_or_empty(spec.get("preemption"))
     if preemption.get("withinClusterQueue", "Never") != "LowerPriority":
-        queue.warn(
+        queue.record_warning(
             "spec.preemption.withinClusterQueue",
             "gangs preempt gangs of lower priority; to prevent it, set preemptionPolicy: Never in PodGroups",
         )
     if _cohort_of(queue) and preemption.get("reclaimWithinCohort", "Never") != "Any":
-        queue.warn(
+        queue.record_warning(
             "spec.preemption.reclaimWithinCohort",
             "a queue reclaims its guarantee from any gang of a queue above its own guarantee",
         )
-    if as_mapping(preemption.get("borrowWithinCohort")).get("policy", "Never") != "Never":
-        queue.warn(
+    if mapping_or_empty(preemption.get("borrowWithinCohort")).get("policy", "Never") != "Never":
+        queue.record_warning(
             "spec.preemption.borrowWithinCohort", "a gang that borrows evicts no gang of another queue"
         )
 
@@ -279,15 +279,19 @@ def _convert_local_queue(queue: SourceObject) -> Iterator[dict[str, Any]]:
         labels = {DEFAULT_QUEUE_LABEL: target}
         yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": labels}}
     else:
-        queue.warn("metadata.name", f"jobs name the Queue itself, in the label {QUEUE_LABEL}: {target}")
+        queue.record_warning(
+            "metadata.name", f"jobs name the Queue itself, in the label {QUEUE_LABEL}: {target}"
+        )
 
 
 def _convert_priority_class(source: SourceObject) -> dict[str, Any]:
     """Convert a WorkloadPriorityClass of Kueue to a PriorityClass; batchsched reads the priority of pods."""
     value = source.parse_integer("value", source.manifest.get("value"))
     if value > _LARGEST_PRIORITY:
-        source.warn("value", f"{value} is above {_LARGEST_PRIORITY}, the largest value of a PriorityClass")
-    source.warn(
+        source.record_warning(
+            "value", f"{value} is above {_LARGEST_PRIORITY}, the largest value of a PriorityClass"
+        )
+    source.record_warning(
         "metadata.name",
         "is converted to a PriorityClass; name it in priorityClassName of the pods instead of the label of Kueue",
     )

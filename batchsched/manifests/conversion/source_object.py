@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from batchsched.api.core.quantity import format_quantity, parse_amount
+from batchsched.api.core.quantity import format_quantity, parse_quantity_in_base_units
 from batchsched.api.crd.base import API_VERSION, LARGEST_INT32
 from batchsched.api.crd.validation import similar_name_hint
 from batchsched.errors import InvalidInput, InvalidQuantity
@@ -37,7 +37,7 @@ class SourceObject:
     @property
     def metadata(self) -> Manifest:
         """The metadata of the source object."""
-        return as_mapping(self.manifest.get("metadata"))
+        return mapping_or_empty(self.manifest.get("metadata"))
 
     @property
     def name(self) -> str:
@@ -45,7 +45,7 @@ class SourceObject:
         return str(self.metadata.get("name", ""))
 
     @property
-    def title(self) -> str:
+    def kind_and_name(self) -> str:
         """The kind and the name of the source object, for messages."""
         namespace = self.metadata.get("namespace")
         return f"{self.kind} {f'{namespace}/' if namespace else ''}{self.name}"
@@ -53,12 +53,12 @@ class SourceObject:
     @property
     def spec(self) -> Manifest:
         """The spec of the source object."""
-        return as_mapping(self.manifest.get("spec"))
+        return mapping_or_empty(self.manifest.get("spec"))
 
-    def warn(self, field_name: str, text: str) -> None:
+    def record_warning(self, field_name: str, text: str) -> None:
         """Record a warning that a field of the source object was not converted, or only inexactly."""
         where = f"{self.file}: " if self.file else ""
-        self.warnings.append(f"{where}{self.title}: {field_name}: {text}")
+        self.warnings.append(f"{where}{self.kind_and_name}: {field_name}: {text}")
 
     def record_unconverted_field_warnings(self, converted: Iterable[str], remarks: Mapping[str, str]) -> None:
         """Record a warning for each field of the source object's spec that is not converted.
@@ -72,7 +72,7 @@ class SourceObject:
         for name, value in self.spec.items():
             if name not in converted_names and value not in (None, {}, [], ""):
                 unknown = f"batchsched has no counterpart{similar_name_hint(name, known_names)}"
-                self.warn(f"spec.{name}", remarks.get(name, unknown))
+                self.record_warning(f"spec.{name}", remarks.get(name, unknown))
 
     def parse_amounts(self, field_name: str, amounts: object) -> dict[str, int]:
         """Parse the quantities in a mapping such as `memory: 4Gi`; return integers in base units by resource.
@@ -82,7 +82,7 @@ class SourceObject:
         """
         return {
             str(resource): self.parse_amount(f"{field_name}.{resource}", str(resource), text)
-            for resource, text in as_mapping(amounts).items()
+            for resource, text in mapping_or_empty(amounts).items()
         }
 
     def parse_amount(self, field_name: str, resource: str, text: object) -> int:
@@ -92,7 +92,7 @@ class SourceObject:
           InvalidInput: the quantity is invalid.
         """
         try:
-            return parse_amount(resource, str(text))
+            return parse_quantity_in_base_units(resource, str(text))
         except InvalidQuantity as error:
             raise self.invalid_field_error(field_name, error.message) from error
 
@@ -128,7 +128,7 @@ class SourceObject:
 
     def invalid_field_error(self, field_name: str, message: str) -> InvalidInput:
         """Return an exception about an invalid field, with the file, the source object and the field."""
-        return InvalidInput(message, file=self.file, object=self.title, field=field_name)
+        return InvalidInput(message, file=self.file, object=self.kind_and_name, field=field_name)
 
 
 def _shown(value: object) -> str:
@@ -138,12 +138,12 @@ def _shown(value: object) -> str:
     return text[:_MAX_SHOWN_CHARACTERS]
 
 
-def as_mapping(value: object) -> Manifest:
+def mapping_or_empty(value: object) -> Manifest:
     """Return a value of a manifest if the value is a mapping, otherwise an empty mapping."""
     return value if isinstance(value, dict) else {}
 
 
-def mappings_in(value: object) -> Sequence[Manifest]:
+def mapping_entries_of_list(value: object) -> Sequence[Manifest]:
     """Return those entries of a list that are mappings, or an empty list if the value is not a list."""
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 

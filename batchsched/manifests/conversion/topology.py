@@ -6,9 +6,9 @@ from typing import Any
 from batchsched.api.external.hyper_node import HYPER_NODE_TOPOLOGY, TIER_LABEL, topology_levels_of_tiers
 from batchsched.manifests.conversion.source_object import (
     SourceObject,
-    as_mapping,
     batchsched_manifest,
-    mappings_in,
+    mapping_entries_of_list,
+    mapping_or_empty,
 )
 
 
@@ -20,7 +20,9 @@ def convert_topologies(topologies: Sequence[SourceObject]) -> list[dict[str, Any
     converted = []
     for topology in topologies:
         topology.record_unconverted_field_warnings(("levels",), {})
-        labels = [str(level.get("nodeLabel", "")) for level in mappings_in(topology.spec.get("levels"))]
+        labels = [
+            str(level.get("nodeLabel", "")) for level in mapping_entries_of_list(topology.spec.get("levels"))
+        ]
         levels = [{"name": label, "nodeLabel": label} for label in labels]
         converted.append(batchsched_manifest("Topology", topology.name, {"levels": levels}))
     return converted
@@ -61,12 +63,12 @@ def _members(node: SourceObject, by_name: Mapping[str, SourceObject]) -> set[str
     seen, waiting = {node.name}, [node]
     while waiting:
         hyper_node = waiting.pop()
-        for index, member in enumerate(mappings_in(hyper_node.spec.get("members"))):
-            selector = as_mapping(member.get("selector"))
-            name = as_mapping(selector.get("exactMatch")).get("name")
+        for index, member in enumerate(mapping_entries_of_list(hyper_node.spec.get("members"))):
+            selector = mapping_or_empty(member.get("selector"))
+            name = mapping_or_empty(selector.get("exactMatch")).get("name")
             if not isinstance(name, str):
                 if hyper_node is node:
-                    node.warn(
+                    node.record_warning(
                         f"spec.members[{index}].selector",
                         "selects nodes by a pattern or by labels, which files do not list; label these nodes",
                     )

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from batchsched.manifests.conversion.source_object import (
     SourceObject,
-    as_mapping,
     format_amounts,
+    mapping_or_empty,
     queue_manifest,
 )
 
@@ -48,7 +48,9 @@ def convert_queues(queues: Sequence[SourceObject]) -> list[dict[str, Any]]:
     for queue in queues:
         if queue.name == _ROOT:
             if queue.spec.get("capability") or queue.spec.get("deserved"):
-                queue.warn("spec", "the root of the tree has no Queue in batchsched; limit its children")
+                queue.record_warning(
+                    "spec", "the root of the tree has no Queue in batchsched; limit its children"
+                )
             continue
         converted.append(_convert(queue, parents))
     names = {queue.name for queue in queues}
@@ -59,7 +61,7 @@ def _convert(queue: SourceObject, parents: dict[str, dict[str, Any]]) -> dict[st
     spec = queue.spec
     queue.record_unconverted_field_warnings(_CONVERTED, _REMARKS)
     reserved = queue.parse_amounts(
-        "spec.guarantee.resource", as_mapping(spec.get("guarantee")).get("resource")
+        "spec.guarantee.resource", mapping_or_empty(spec.get("guarantee")).get("resource")
     )
     deserved = queue.parse_amounts("spec.deserved", spec.get("deserved"))
     guarantee = {
@@ -69,19 +71,19 @@ def _convert(queue: SourceObject, parents: dict[str, dict[str, Any]]) -> dict[st
     # Volcano never lends what spec.guarantee reserves. It lends the rest of spec.deserved, and reclaims it.
     lending = {resource: guarantee[resource] - amount for resource, amount in reserved.items()}
     if spec.get("reclaimable") is False:
-        queue.warn(
+        queue.record_warning(
             "spec.reclaimable",
             "other queues may reclaim what the queue uses above its guarantee; set preemptible: false in its PodGroups",
         )
     if spec.get("dequeueStrategy") == "fifo":
-        queue.warn(
+        queue.record_warning(
             "spec.dequeueStrategy",
             "a gang that does not fit does not block those behind it; set selection: ordered and blocking: true in the "
             "profile",
         )
     parent = spec.get("parent") if spec.get("parent") != _ROOT else None
     weight = queue.parse_number("spec.weight", spec.get("weight"), 1.0) or 1.0
-    if as_mapping(queue.metadata.get("annotations")).get(_HIERARCHY):
+    if mapping_or_empty(queue.metadata.get("annotations")).get(_HIERARCHY):
         parent, weight = _add_parents(queue, parents)
     return queue_manifest(
         queue.name,
@@ -96,7 +98,7 @@ def _convert(queue: SourceObject, parents: dict[str, dict[str, Any]]) -> dict[st
 
 def _add_parents(queue: SourceObject, parents: dict[str, dict[str, Any]]) -> tuple[str | None, float]:
     """Add the ancestors of a queue that its annotations state; return its parent (or None) and its weight."""
-    annotations = as_mapping(queue.metadata.get("annotations"))
+    annotations = mapping_or_empty(queue.metadata.get("annotations"))
     path = str(annotations[_HIERARCHY]).split("/")
     if len(path) > _MOST_LEVELS:
         raise queue.invalid_field_error(
@@ -107,7 +109,7 @@ def _add_parents(queue: SourceObject, parents: dict[str, dict[str, Any]]) -> tup
     except ValueError:
         weights = []
     if len(weights) != len(path):
-        queue.warn(
+        queue.record_warning(
             f"metadata.annotations[{_WEIGHTS}]", f"expected {len(path)} numbers; the weights are left out"
         )
         weights = [1.0] * len(path)
@@ -116,7 +118,7 @@ def _add_parents(queue: SourceObject, parents: dict[str, dict[str, Any]]) -> tup
         name = "-".join(path[1 : depth + 1])
         outer_queue = queue_manifest(name, parent=parent, weight=weights[depth])
         if parents.setdefault(name, outer_queue) != outer_queue:
-            queue.warn(
+            queue.record_warning(
                 f"metadata.annotations[{_WEIGHTS}]",
                 f"another queue states another weight of {name}, which counts",
             )

@@ -149,7 +149,7 @@ class SchedulerHandlers:
         needed = [
             reflector
             for reflector in self._service.reflectors
-            if reflector.is_required or not reflector.synced.is_set()
+            if reflector.is_required_for_sessions or not reflector.synced.is_set()
         ]
         forbidden = [reflector.resource.full_name for reflector in needed if reflector.forbidden]
         missing = [

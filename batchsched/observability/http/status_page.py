@@ -19,9 +19,9 @@ from batchsched.api.core.metadata import format_timestamp
 from batchsched.api.core.node import Node
 from batchsched.api.core.quantity import format_quantity
 from batchsched.api.core.requests import pod_requests
-from batchsched.api.crd.base import parse_amounts
+from batchsched.api.crd.base import parse_quantities_in_base_units
 from batchsched.api.decision import Refusal, refusal_text
-from batchsched.api.gang import gang_key, gang_namespace
+from batchsched.api.gang import gang_key_from_identity, gang_namespace
 from batchsched.api.queue_access import QueueAccess
 from batchsched.api.snapshot import Snapshot
 from batchsched.observability.activity_recorder import ActivityRecorder
@@ -151,7 +151,7 @@ def build_pending_gang_rows(
     rows: dict[str, PendingGangRow] = {}
     for profile_scheduler in profile_schedulers:
         for entity in profile_scheduler.queue.entities():
-            key = gang_key(entity.identity)
+            key = gang_key_from_identity(entity.identity)
             by = ", ".join(entity.blocking_plugins)
             rows[key] = PendingGangRow(
                 key,
@@ -169,7 +169,10 @@ def build_pending_gang_rows(
 
 def bound_and_total_pods_by_gang(gangs: Iterable[GangPods]) -> dict[str, tuple[int, int]]:
     """Return the number of bound pods and the number of all pods of each gang, by `namespace/name`."""
-    return {gang_key(gang.identity): (len(gang.bound), len(gang.bound) + len(gang.pending)) for gang in gangs}
+    return {
+        gang_key_from_identity(gang.identity): (len(gang.bound), len(gang.bound) + len(gang.pending))
+        for gang in gangs
+    }
 
 
 def build_cluster_view(
@@ -227,7 +230,7 @@ def _gangs(
     rows = []
     for key in groups.keys() | waits.keys():
         spec = groups[key].spec if key in groups else None
-        default = access.default_queue(gang_namespace(key))
+        default = access.default_queue_name(gang_namespace(key))
         queue, least = (spec.queue or default, spec.min_member or 1) if spec is not None else (NO_VALUE, 1)
         rows.append(GangRow(key, queue, least, *counts.get(key, (0, 0)), waits.get(key)))
     return sorted(
@@ -265,8 +268,8 @@ def _queues(snapshot: Snapshot, usage: ResourceUsage, gangs: Mapping[str, int]) 
         yield QueueRow(
             name,
             depth,
-            _amounts(parse_amounts(spec.guarantee)) if spec is not None else "",
-            _amounts(parse_amounts(spec.limit)) if spec is not None else "",
+            _amounts(parse_quantities_in_base_units(spec.guarantee)) if spec is not None else "",
+            _amounts(parse_quantities_in_base_units(spec.limit)) if spec is not None else "",
             _amounts(+allocated[name]),
             _amounts(+requested[name]),
             waiting[name],
@@ -328,9 +331,9 @@ def _node_rows(snapshot: Snapshot, resources: tuple[str, ...]) -> dict[str, _Nod
     used: dict[str, Counter[str]] = {}
     pods: Counter[str] = Counter()
     for pod in snapshot.pods:
-        if pod.node:
-            used.setdefault(pod.node, Counter()).update(pod_requests(pod))
-            pods[pod.node] += 1
+        if pod.node_name:
+            used.setdefault(pod.node_name, Counter()).update(pod_requests(pod))
+            pods[pod.node_name] += 1
     rows: dict[str, _NodeAmounts] = {}
     for node in snapshot.nodes:
         offered, requested = node.parse_allocatable_in_base_units(), used.get(node.name, Counter())

@@ -23,7 +23,7 @@ async def write_claim_reservations(pod: Pod, ledger: DeviceLedger, claims: Resou
     if devices is None:
         return False
     for reservation in reservations_of_existing_claims(pod, devices, ledger):
-        await claims.reserve_claim(reservation)
+        await claims.reserve_resource_claim(reservation)
     created = devices.created
     if created is not None:
         allocation = _created_allocation(devices, created)
@@ -50,7 +50,7 @@ async def release_claims_of_unbound_pod(pod: Pod, ledger: DeviceLedger, claims: 
             ExtendedResourceClaimRelease(pod.namespace, name, pod.metadata.uid)
         )
     for reservation in reservations_of_existing_claims(pod, devices, ledger):
-        await claims.release_claim(
+        await claims.release_resource_claim(
             ResourceClaimRelease(
                 namespace=reservation.namespace,
                 claim=reservation.claim,

@@ -23,7 +23,7 @@ from batchsched.api.core.device import (
 )
 from batchsched.api.core.metadata import ObjectMeta, OwnerReference
 from batchsched.api.core.pod import Container, Pod
-from batchsched.api.core.quantity import parse_amount
+from batchsched.api.core.quantity import parse_quantity_in_base_units
 from batchsched.api.core.requests import pod_requests
 from batchsched.framework.plugin_support.scores import is_extended_resource
 
@@ -156,7 +156,7 @@ class _ContainerNeed:
     request_names: tuple[str, ...] = ()
 
     @property
-    def count(self) -> int:
+    def device_count(self) -> int:
         """The number of devices that the ResourceClaim requests for this container itself.
 
         Devices of other containers' requests, which the container may also use, are not included.
@@ -190,7 +190,7 @@ def _resource_requests(pod: Pod, resource: str, class_name: str) -> _ResourceReq
         for number, container in enumerate(containers)
         if _ends_early(container, number < init)
     ]
-    largest = max(early, key=lambda need: need.count, default=_ContainerNeed(""))
+    largest = max(early, key=lambda need: need.device_count, default=_ContainerNeed(""))
     own_names = {need.request.name for need in early if need.request is not None}
     mappings = [
         ContainerExtendedResourceRequest(
@@ -222,7 +222,7 @@ def _need_of(
     reusable: Sequence[_ContainerNeed] = (),
 ) -> _ContainerNeed:
     requested = (container.resources.requests if container.resources is not None else None) or {}
-    count = parse_amount(resource, requested.get(resource, 0))
+    count = parse_quantity_in_base_units(resource, requested.get(resource, 0))
     names: list[str] = []
     for request in (need.request for need in reusable):
         if request is not None and count > 0:

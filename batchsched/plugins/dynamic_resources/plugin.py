@@ -254,7 +254,7 @@ class DynamicResources(
         except AllocationError as error:
             raise PluginError(NAME, "Reserve", str(error)) from error
         if devices is not None:
-            nodes.device_ledger.reserve(pod.key, devices)
+            nodes.device_ledger.reserve_devices(pod.key, devices)
         return SUCCESS
 
     @override
@@ -281,10 +281,10 @@ class DynamicResources(
     @override
     async def prebind(self, pod: Pod, node: str, cycle: BindingHandle) -> Status:
         ledger = cycle.reserved_volumes_and_devices.devices
-        if not await write_claim_reservations(pod, ledger, cycle.binder.claim_binder):
+        if not await write_claim_reservations(pod, ledger, cycle.binder.resource_claim_binder):
             return Status(Code.UNSCHEDULABLE, (NO_RESERVATION,)) if pod.resource_claim_keys else SKIP
         claims = claims_with_binding_conditions(pod, ledger)
-        if claims and not await cycle.binder.claim_binder.wait_for_devices(
+        if claims and not await cycle.binder.resource_claim_binder.wait_for_prepared_devices(
             claims, self._binding_timeout_seconds
         ):
             return Status(
@@ -295,7 +295,7 @@ class DynamicResources(
     @override
     async def undo_prebind(self, pod: Pod, node: str, cycle: BindingHandle) -> None:
         await release_claims_of_unbound_pod(
-            pod, cycle.reserved_volumes_and_devices.devices, cycle.binder.claim_binder
+            pod, cycle.reserved_volumes_and_devices.devices, cycle.binder.resource_claim_binder
         )
 
     @override

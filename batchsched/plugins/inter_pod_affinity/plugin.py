@@ -112,9 +112,12 @@ class InterPodAffinity(
             return frozenset()
         keys: set[str] = set()
         for affinity in (pod_affinity_of(pod), pod_anti_affinity_of(pod)):
-            for term in (*affinity.required, *(one.pod_affinity_term for one in affinity.preferred)):
+            for term in (
+                *affinity.required_terms,
+                *(one.pod_affinity_term for one in affinity.preferred_terms),
+            ):
                 if term.label_selector is not None:
-                    keys |= term.label_selector.keys()
+                    keys |= term.label_selector.label_keys()
         return frozenset(keys)
 
     @override
@@ -163,7 +166,7 @@ class InterPodAffinity(
 
     @override
     def prescore(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Status:
-        wants = pod_affinity_of(pod.pod).preferred or pod_anti_affinity_of(pod.pod).preferred
+        wants = pod_affinity_of(pod.pod).preferred_terms or pod_anti_affinity_of(pod.pod).preferred_terms
         if self._args.ignore_preferred_terms_of_existing_pods and not wants:
             return SKIP
         if no_pod_has_affinity(nodes.table, pod.pod):
@@ -241,8 +244,8 @@ def _pod_deleted(pod: Pod, old: Pod, _new: None) -> Hint:
     It matched the anti-affinity, or had one; or it was the last match of the affinity, so that the pod may now be
     the first.
     """
-    repelling = any(_may_match(term, pod, old) for term in pod_anti_affinity_of(pod).required)
-    repelled = any(_may_match(term, old, pod) for term in pod_anti_affinity_of(old).required)
+    repelling = any(_may_match(term, pod, old) for term in pod_anti_affinity_of(pod).required_terms)
+    repelled = any(_may_match(term, old, pod) for term in pod_anti_affinity_of(old).required_terms)
     first_now = _may_match_affinity(pod, old) and _may_match_affinity(pod, pod)
     return Hint.queue_if(repelling or repelled or first_now)
 
@@ -254,7 +257,7 @@ def _relabelled(pod: Pod, old: Pod, new: Pod) -> Hint:
     )
     appeased = any(
         _may_match(term, pod, old) and not _may_match(term, pod, new)
-        for term in pod_anti_affinity_of(pod).required
+        for term in pod_anti_affinity_of(pod).required_terms
     )
     return Hint.queue_if(befriended or first_now or appeased)
 
@@ -262,7 +265,7 @@ def _relabelled(pod: Pod, old: Pod, new: Pod) -> Hint:
 def _node_moved(pod: Pod, old: Node | None, new: Node) -> Hint:
     if old is not None:
         return Hint.QUEUE
-    return Hint.queue_if(all(term.topology_key in new.labels for term in pod_affinity_of(pod).required))
+    return Hint.queue_if(all(term.topology_key in new.labels for term in pod_affinity_of(pod).required_terms))
 
 
 def _namespace(pod: Pod, old: Namespace | None, new: Namespace | None) -> Hint:
@@ -274,13 +277,13 @@ def _namespace(pod: Pod, old: Namespace | None, new: Namespace | None) -> Hint:
         return Hint.SKIP
     namespace = new or old
     is_own = namespace is not None and namespace.metadata.name == pod.namespace
-    terms = (*pod_affinity_of(pod).required, *pod_anti_affinity_of(pod).required)
+    terms = (*pod_affinity_of(pod).required_terms, *pod_anti_affinity_of(pod).required_terms)
     return Hint.queue_if(is_own or any(term.namespace_selector is not None for term in terms))
 
 
 def _may_match_affinity(pod: Pod, other: Pod) -> bool:
     """Return True if another pod may match the pod's affinity."""
-    terms = pod_affinity_of(pod).required
+    terms = pod_affinity_of(pod).required_terms
     return bool(terms) and all(_may_match(term, pod, other) for term in terms)
 
 

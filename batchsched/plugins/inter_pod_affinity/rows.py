@@ -92,7 +92,7 @@ def _excluded_by_existing(candidates: AffinityCandidateIndex) -> Iterator[tuple[
     """Yield classes, and nodes where the anti-affinity of an existing pod matches them."""
     for group in candidates.table.pod_table.affinity_groups:
         repulsion = group.affinity.pod_anti_affinity
-        for raw_term in repulsion.required if repulsion is not None else ():
+        for raw_term in repulsion.required_terms if repulsion is not None else ():
             tally: DomainMatchCounts | None = None
             for candidate in candidates.select_candidates(
                 PodSelector.from_label_selector(raw_term.label_selector)
@@ -105,7 +105,7 @@ def _excluded_by_existing(candidates: AffinityCandidateIndex) -> Iterator[tuple[
                     continue
                 if tally is None:
                     tally = DomainMatchCounts(candidates.table)
-                    tally.add_affinity_group(raw_term.topology_key, group)
+                    tally.add_pod_counts_of_affinity_group(raw_term.topology_key, group)
                 yield (
                     candidate.index,
                     tally.counts_by_domain(raw_term.topology_key)[
@@ -119,7 +119,7 @@ def _excluded_by_own_terms(candidates: AffinityCandidateIndex) -> Iterator[tuple
     """Yield classes, and nodes where an existing pod matches their anti-affinity."""
     for candidate in candidates.batch.candidates:
         pod = candidate.pod_class.pod
-        for term in resolve_terms(pod_anti_affinity_of(pod).required, pod, candidates.table):
+        for term in resolve_terms(pod_anti_affinity_of(pod).required_terms, pod, candidates.table):
             tally = DomainMatchCounts(candidates.table)
             counts = candidates.table.pod_table.count_pods_matching_selector_by_node(term.selection)
             if tally.add_pod_counts(term.topology_key, counts):
@@ -133,7 +133,7 @@ def _excluded_by_own_terms(candidates: AffinityCandidateIndex) -> Iterator[tuple
 def _unlabelled(candidates: AffinityCandidateIndex) -> Iterator[tuple[int, BoolArray]]:
     """Yield classes, and nodes without a topology key of their affinity."""
     for candidate in candidates.batch.candidates:
-        for term in pod_affinity_of(candidate.pod_class.pod).required:
+        for term in pod_affinity_of(candidate.pod_class.pod).required_terms:
             yield candidate.index, candidates.domain_indexes(term.topology_key) < 0
 
 
@@ -148,7 +148,7 @@ def _apart(candidates: AffinityCandidateIndex) -> Iterator[ConstraintRow]:
     holders: dict[Hashable, tuple[PodAffinityTerm, AffinityTerm, list[CandidatePods]]] = {}
     for candidate in candidates.batch.candidates:
         pod = candidate.pod_class.pod
-        raw_terms = pod_anti_affinity_of(pod).required
+        raw_terms = pod_anti_affinity_of(pod).required_terms
         for raw, term in zip(raw_terms, resolve_terms(raw_terms, pod, candidates.table), strict=True):
             key = (
                 term.topology_key,
@@ -195,7 +195,7 @@ def _of_term(
     codes = candidates.domain_indexes(term.topology_key)
     if not (codes >= 0).any():
         return
-    domains = ConstraintDomains.from_nodes(candidates.batch, codes)
+    domains = ConstraintDomains.from_domain_numbers(candidates.batch, codes)
     reason = APART.format(key=term.topology_key)
     if exclusive and (free or _count(exclusive) > 1):
         weight = max(1, _count(free))
@@ -222,7 +222,7 @@ def _together(candidates: AffinityCandidateIndex) -> Iterator[ConstraintRow]:
     sets: dict[Hashable, tuple[tuple[AffinityTerm, ...], list[CandidatePods]]] = {}
     for candidate in candidates.batch.candidates:
         pod = candidate.pod_class.pod
-        terms = resolve_terms(pod_affinity_of(pod).required, pod, candidates.table)
+        terms = resolve_terms(pod_affinity_of(pod).required_terms, pod, candidates.table)
         if terms:
             selector_key = tuple((term.topology_key, term.selection.selector_key) for term in terms)
             sets.setdefault(selector_key, (terms, []))[1].append(candidate)
@@ -248,7 +248,7 @@ def _together(candidates: AffinityCandidateIndex) -> Iterator[ConstraintRow]:
                 continue
             right = np.where(affinity_matches.counts_by_domain(key)[:-1] > 0, _count(bound), 0)
             yield _row(
-                ConstraintDomains.from_nodes(candidates.batch, codes),
+                ConstraintDomains.from_domain_numbers(candidates.batch, codes),
                 [(bound, 1), (seeds, -_count(bound))],
                 right,
                 TOGETHER.format(key=key),

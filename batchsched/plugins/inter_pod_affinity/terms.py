@@ -86,7 +86,9 @@ def _namespaces(term: PodAffinityTerm, pod: Pod, table: NodeTable) -> frozenset[
     if selector is None:
         return frozenset(term.namespaces or (pod.namespace,))
     selects_all = (
-        not selector.keys() if table.release.replaces_namespace_selector else selector.matches(EMPTY_LABELS)
+        not selector.label_keys()
+        if table.release.replaces_namespace_selector
+        else selector.matches(EMPTY_LABELS)
     )
     if selects_all:
         return None
@@ -152,7 +154,7 @@ class DomainMatchCounts:
         self.counts_by_domain(key)[:] += weight * sums
         return True
 
-    def add_affinity_group(self, key: str, group: AffinityGroup, weight: int = 1) -> bool:
+    def add_pod_counts_of_affinity_group(self, key: str, group: AffinityGroup, weight: int = 1) -> bool:
         """Add the number of an AffinityGroup's pods in each domain, times a weight, to the domain's count.
 
         The label `key` divides the nodes into domains. The pods of an AffinityGroup are in one namespace and have equal
@@ -225,7 +227,7 @@ class RequiredTermState:
 
         Source: `updateWithPod` of kube-scheduler.
         """
-        for raw_term in pod_anti_affinity_of(pod).required:
+        for raw_term in pod_anti_affinity_of(pod).required_terms:
             if existing_term_matches_pending_pod(raw_term, pod.namespace, self.incoming):
                 self.existing_matches.add_to_domain_of_node(raw_term.topology_key, node, by)
         if all_terms_match(self.affinity, pod):
@@ -257,8 +259,8 @@ def required_term_state(table: NodeTable, pod: Pod) -> RequiredTermState:
     Terminating pods count. Source: `PreFilter` of kube-scheduler's interpodaffinity.
     """
     incoming = pod_with_namespace_labels(pod, table)
-    affinity = resolve_terms(pod_affinity_of(pod).required, pod, table)
-    anti_affinity = resolve_terms(pod_anti_affinity_of(pod).required, pod, table)
+    affinity = resolve_terms(pod_affinity_of(pod).required_terms, pod, table)
+    anti_affinity = resolve_terms(pod_anti_affinity_of(pod).required_terms, pod, table)
     affinity_matches, anti_affinity_matches, existing_matches = (
         DomainMatchCounts(table),
         DomainMatchCounts(table),
@@ -276,7 +278,7 @@ def required_term_state(table: NodeTable, pod: Pod) -> RequiredTermState:
         if not existing.is_anti_affinity or existing.preference is not None:
             continue
         if existing_term_matches_pending_pod(existing.term, existing.group.namespace, incoming):
-            existing_matches.add_affinity_group(existing.term.topology_key, existing.group)
+            existing_matches.add_pod_counts_of_affinity_group(existing.term.topology_key, existing.group)
     return RequiredTermState(
         incoming,
         affinity,
@@ -314,7 +316,10 @@ def preferred_weights_by_domain(table: NodeTable, pod: Pod, hard_weight: int) ->
     incoming = pod_with_namespace_labels(pod, table)
     tally = DomainMatchCounts(table)
     matched = False
-    for sign, preferred in ((1, pod_affinity_of(pod).preferred), (-1, pod_anti_affinity_of(pod).preferred)):
+    for sign, preferred in (
+        (1, pod_affinity_of(pod).preferred_terms),
+        (-1, pod_anti_affinity_of(pod).preferred_terms),
+    ):
         terms = resolve_terms((one.pod_affinity_term for one in preferred), pod, table)
         for preference, term in zip(preferred, terms, strict=True):
             counts = table.pod_table.count_pods_matching_selector_by_node(term.selection)
@@ -324,7 +329,9 @@ def preferred_weights_by_domain(table: NodeTable, pod: Pod, hard_weight: int) ->
         if weight is not None and existing_term_matches_pending_pod(
             existing.term, existing.group.namespace, incoming
         ):
-            matched |= tally.add_affinity_group(existing.term.topology_key, existing.group, weight)
+            matched |= tally.add_pod_counts_of_affinity_group(
+                existing.term.topology_key, existing.group, weight
+            )
     return tally if matched else None
 
 

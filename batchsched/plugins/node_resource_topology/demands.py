@@ -11,7 +11,7 @@ from typing import Final
 
 from batchsched.api.core.pod import Container, Pod
 from batchsched.api.core.quality_of_service import RESOURCES, QosClass, qos_class
-from batchsched.api.core.quantity import parse_amount
+from batchsched.api.core.quantity import parse_quantity_in_base_units
 from batchsched.api.core.requests import pod_requests
 
 Requests = Mapping[str, int]
@@ -82,7 +82,7 @@ def aligned_demand(pod: Pod) -> AlignedDemand:
 
 def _requests(container: Container) -> Requests:
     requests = container.resources.requests if container.resources else None
-    return {name: parse_amount(name, amount) for name, amount in (requests or {}).items()}
+    return {name: parse_quantity_in_base_units(name, amount) for name, amount in (requests or {}).items()}
 
 
 def _aligned(requests: Requests, *, guaranteed: bool) -> Requests:

@@ -92,7 +92,7 @@ class NodeResourceTopologyMatch(
     def prefilter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> PreFilterAnswer:
         if (
             not has_node_resource_topologies(nodes.table)
-            or not zone_table(nodes.table).demand_of(pod.pod).total
+            or not zone_table(nodes.table).cached_aligned_demand(pod.pod).total
         ):
             return SKIP_FILTER
         return ASK_FILTER
@@ -100,7 +100,7 @@ class NodeResourceTopologyMatch(
     @override
     def filter(self, pod: PodClass, nodes: Nodes, state: CycleState) -> Verdict:
         zones = zone_table(nodes.table)
-        demand = zones.demand_of(pod.pod)
+        demand = zones.cached_aligned_demand(pod.pod)
         checked = np.flatnonzero(zones.single_zone[nodes.where])
         refused = np.zeros((len(_REASONS), len(nodes)), np.bool_)
         indexes = nodes.node_indexes
@@ -123,7 +123,7 @@ class NodeResourceTopologyMatch(
         if not has_node_resource_topologies(table):
             return True
         zones = zone_table(table)
-        demand = zones.demand_of(pod.pod)
+        demand = zones.cached_aligned_demand(pod.pod)
         if not demand.total:
             return True
         checked = zones.single_zone[nodes] & (counts > 0)
@@ -149,13 +149,13 @@ class NodeResourceTopologyMatch(
         # All nodes are equally good for a pod that is not Guaranteed, as in scheduler-plugins.
         if not has_node_resource_topologies(nodes.table):
             return SKIP
-        demand = zone_table(nodes.table).demand_of(pod.pod)
+        demand = zone_table(nodes.table).cached_aligned_demand(pod.pod)
         return SUCCESS if demand.guaranteed and demand.total else SKIP
 
     @override
     def score(self, pod: PodClass, nodes: Nodes, state: CycleState) -> IntArray:
         zones = zone_table(nodes.table)
-        return score_nodes(self.args.scoring_strategy, zones.demand_of(pod.pod), zones, nodes)
+        return score_nodes(self.args.scoring_strategy, zones.cached_aligned_demand(pod.pod), zones, nodes)
 
     @override
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:

@@ -42,7 +42,9 @@ def zone_constraint_rows(
         if not len(nodes):
             continue
         parts = {
-            candidate.index: _parts(zones.demand_of(candidate.pod_class.pod), zones, pod_scope=pod_scope)
+            candidate.index: _parts(
+                zones.cached_aligned_demand(candidate.pod_class.pod), zones, pod_scope=pod_scope
+            )
             for candidate in batch.candidates
         }
         pods = {candidate.index: candidate.count for candidate in batch.candidates}

@@ -12,7 +12,7 @@ import numpy as np
 
 from batchsched.api.core.node_resource_topology import NodeResourceTopology, TopologyZone
 from batchsched.api.core.pod import Pod, PodSpec
-from batchsched.api.core.quantity import parse_amount
+from batchsched.api.core.quantity import parse_quantity_in_base_units
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.status import BoolArray, IntArray
 from batchsched.plugins.node_resource_topology.demands import AlignedDemand, Requests, aligned_demand
@@ -92,7 +92,10 @@ def read_node_numa_zones(topology: NodeResourceTopology) -> NodeNumaZones:
 
 
 def _zone(number: int, zone: TopologyZone) -> NumaZone:
-    available = {one.name: parse_amount(one.name, one.available) for one in zone.resources or ()}
+    available = {
+        resource.name: parse_quantity_in_base_units(resource.name, resource.available)
+        for resource in zone.resources or ()
+    }
     costs = {_zone_number(cost.name): cost.value for cost in zone.costs or ()}
     return NumaZone(number, available, {other: cost for other, cost in costs.items() if other is not None})
 
@@ -175,7 +178,7 @@ class ZoneTable:
         self.has_topology[index] = node is not None
         self.listed[index] = (self.available[index] != ABSENT).any(axis=0)
 
-    def demand_of(self, pod: Pod) -> AlignedDemand:
+    def cached_aligned_demand(self, pod: Pod) -> AlignedDemand:
         """Return the aligned demand of a pod, which is computed once for each pod spec and then cached."""
         entry = self._demands.get(id(pod.spec))
         if entry is None:
@@ -198,7 +201,9 @@ class ZoneTable:
         demands = self._uncounted.get(node)
         if demands is None:
             waiting = [
-                self.demand_of(pod) for pod in table.pod_table.pods_on(node) if pod.status.phase != RUNNING
+                self.cached_aligned_demand(pod)
+                for pod in table.pod_table.pods_on(node)
+                if pod.status.phase != RUNNING
             ]
             demands = tuple(one for one in waiting if one.total or one.init or one.running)
             self._uncounted[node] = demands
@@ -215,9 +220,9 @@ class ZoneTable:
 
 def zone_table(table: NodeTable) -> ZoneTable:
     """Return the `ZoneTable` of all nodes, according to the NodeResourceTopologies in the snapshot."""
-    return table.cached_value_of_cluster_objects("NUMA zones", lambda _snapshot: _ZoneReader()).zones_of(
-        table
-    )
+    return table.cached_value_of_cluster_objects(
+        "NUMA zones", lambda _snapshot: _ZoneReader()
+    ).current_zone_table(table)
 
 
 def has_node_resource_topologies(table: NodeTable) -> bool:
@@ -235,7 +240,7 @@ class _ZoneReader:
         self._names: Sequence[str] = ()
         self._zones: ZoneTable | None = None
 
-    def zones_of(self, table: NodeTable) -> ZoneTable:
+    def current_zone_table(self, table: NodeTable) -> ZoneTable:
         """Return the `ZoneTable` of all nodes, after reading the NodeResourceTopologies that have changed."""
         topologies, zones = table.cluster_objects.node_resource_topologies, self._zones
         if zones is not None and topologies is self._topologies and table.names is self._names:

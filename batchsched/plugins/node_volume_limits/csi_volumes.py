@@ -9,8 +9,8 @@ from batchsched.framework.plugin_support.csi_migration import (
     DRIVERS,
     NEVER,
     csi_handle_of_inline_volume,
+    csi_handle_of_persistent_volume,
     migrated_volume_kind,
-    volume_handle,
 )
 from batchsched.framework.plugin_support.volume_listers import (
     StorageObjects,
@@ -100,5 +100,5 @@ def _of_volume(volume: PersistentVolume, migrated: bool) -> tuple[str, str] | No
     if spec.csi is not None:
         return spec.csi.driver, spec.csi.volume_handle
     kind = migrated_volume_kind(spec) if migrated else None
-    handle = volume_handle(volume) if kind else None
+    handle = csi_handle_of_persistent_volume(volume) if kind else None
     return (kind.driver, handle) if kind and handle else None

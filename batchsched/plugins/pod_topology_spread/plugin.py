@@ -124,7 +124,7 @@ class PodTopologySpread(
         for constraint in pod.spec.topology_spread_constraints or ():
             keys.update(constraint.match_label_keys or ())
             if constraint.label_selector is not None:
-                keys |= constraint.label_selector.keys()
+                keys |= constraint.label_selector.label_keys()
         return frozenset(keys)
 
     @override

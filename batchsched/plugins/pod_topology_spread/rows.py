@@ -209,7 +209,7 @@ def _family_rows(
     for candidate in family.matching:
         landable[family.codes[inside & _fits(candidate)]] = True
     levels = DomainCounts(seen, existing, landable)
-    domains = ConstraintDomains.from_nodes(batch, family.codes)
+    domains = ConstraintDomains.from_domain_numbers(batch, family.codes)
     yield from _upper(family, levels, domains)
     if family.itself and int(seen.sum()) >= family.constraint.min_domains:
         for members in _rigid_gangs(family.members):

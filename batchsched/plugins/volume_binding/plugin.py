@@ -190,7 +190,7 @@ class VolumeBinding(
             return Status(Code.UNRESOLVABLE, (str(refused),))
         if claims is None or not claims.delayed:
             return SKIP
-        reservation = cycle.reserved_volumes_and_devices.volumes.get(pod)
+        reservation = cycle.reserved_volumes_and_devices.volumes.reserved_volumes_of_pod(pod)
         for volume, claim in reservation.volumes:
             await cycle.binder.bind_volume(
                 persistent_volume_binding_of(volume, storage.claims[claim].metadata)
@@ -202,7 +202,7 @@ class VolumeBinding(
             await cycle.binder.write_selected_node(selections[-1])
         claim_keys = [claim.key for claim in claims.delayed]
         seconds = float(self.args.bind_timeout_seconds)
-        if await cycle.binder.wait_for_bound_claims(claim_keys, seconds, selections):
+        if await cycle.binder.wait_for_bound_volume_claims(claim_keys, seconds, selections):
             return SUCCESS
         raise PluginError(
             self.name, "PreBind", f"binding volumes: {', '.join(claim_keys)} not bound within {seconds:g} s"

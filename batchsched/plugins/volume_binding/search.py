@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from batchsched.api.core.node import Node
-from batchsched.api.core.quantity import parse_amount
+from batchsched.api.core.quantity import parse_quantity_in_base_units
 from batchsched.api.core.selector import LabelSelector, NodeSelector
 from batchsched.api.core.volume import (
     PersistentVolume,
@@ -26,12 +26,12 @@ from batchsched.api.core.volume import (
 from batchsched.errors import PluginError
 from batchsched.framework.nodes.node_table import Nodes, NodeTable
 from batchsched.framework.plugin_support.csi_migration import (
+    csi_handle_of_persistent_volume,
     migrated_plugins,
     migrated_volume_kind,
     translate_node_affinity_to_csi,
-    volume_handle,
 )
-from batchsched.framework.plugin_support.node_selection import nodes_matching_selector
+from batchsched.framework.plugin_support.node_selection import mask_nodes_matching_selector
 from batchsched.framework.plugin_support.scores import MAX_UTILIZATION
 from batchsched.framework.plugin_support.volume_listers import (
     SELECTED_NODE,
@@ -130,7 +130,7 @@ def _reachable_bound(volume: PersistentVolume, nodes: Nodes, rows: BoolArray) ->
     migrated = nodes.mask_where(lambda node: kind.plugin in migrated_plugins(csi_nodes.get(node.name)))
     if not migrated.any():
         return reachable
-    if volume_handle(volume) is None:
+    if csi_handle_of_persistent_volume(volume) is None:
         if not (migrated & rows).any():
             return reachable
         raise PluginError("VolumeBinding", "Filter", f"could not translate pv {volume.metadata.name}")
@@ -152,7 +152,7 @@ def _selected(required: NodeSelector | None, nodes: Nodes) -> BoolArray:
         return np.ones(len(nodes), np.bool_)
     if any(term.match_fields for term in required.node_selector_terms):
         return nodes.mask_where(lambda node: required.matches(node.labels, ""))
-    reachable: BoolArray = nodes_matching_selector(nodes.table, required)[nodes.where]
+    reachable: BoolArray = mask_nodes_matching_selector(nodes.table, required)[nodes.where]
     return reachable
 
 
@@ -298,14 +298,18 @@ def reported_free_storage_by_node(storage_class: str, size: int, nodes: Nodes) -
             topology = capacity.node_topology
             if capacity.storage_class_name != storage_class or limit is None or topology is None:
                 continue
-            if parse_amount(STORAGE, limit) >= size:
-                reported = 0 if capacity.capacity is None else parse_amount(STORAGE, capacity.capacity)
+            if parse_quantity_in_base_units(STORAGE, limit) >= size:
+                reported = (
+                    0
+                    if capacity.capacity is None
+                    else parse_quantity_in_base_units(STORAGE, capacity.capacity)
+                )
                 room[(room == NO_ROOM) & _within(topology, table)] = reported
         return room
 
-    room: IntArray = nodes.table.cached_value(("storage room", storage_class, size), capacity_by_node)[
-        nodes.where
-    ]
+    room: IntArray = nodes.table.cached_value_of_nodes(
+        ("storage room", storage_class, size), capacity_by_node
+    )[nodes.where]
     return room
 
 
@@ -328,7 +332,7 @@ def _within(topology: LabelSelector, table: NodeTable) -> BoolArray:
 
 def _requested_bytes(resources: VolumeResourceRequirements | None) -> int | None:
     requests = (resources.requests if resources else None) or {}
-    return parse_amount(STORAGE, requests[STORAGE]) if STORAGE in requests else None
+    return parse_quantity_in_base_units(STORAGE, requests[STORAGE]) if STORAGE in requests else None
 
 
 def requested_storage_bytes(claim: PersistentVolumeClaim) -> int:
@@ -338,7 +342,7 @@ def requested_storage_bytes(claim: PersistentVolumeClaim) -> int:
 
 def volume_capacity(volume: PersistentVolume) -> int:
     """Return the capacity of a PersistentVolume in bytes."""
-    return parse_amount(STORAGE, (volume.spec.capacity or {}).get(STORAGE, 0))
+    return parse_quantity_in_base_units(STORAGE, (volume.spec.capacity or {}).get(STORAGE, 0))
 
 
 @dataclass(slots=True, eq=False)
@@ -356,7 +360,7 @@ class StorageClassUsage:
     capacity: IntArray
 
     @classmethod
-    def empty(cls, count: int) -> "StorageClassUsage":
+    def zero_usage(cls, count: int) -> "StorageClassUsage":
         """Return the usage of a StorageClass that no claim uses: zero on each of `count` nodes."""
         return cls(np.zeros(count, np.bool_), np.zeros(count, np.int64), np.zeros(count, np.int64))
 
@@ -407,7 +411,7 @@ def _static(result: VolumeSearchResult, nodes: Nodes) -> dict[str, StorageClassU
     for claim, choice in result.matches:
         for index in np.unique(choice[choice >= 0]).tolist():
             volume, chosen = result.volumes[index], choice == index
-            use = uses.setdefault(volume.spec.storage_class_name, StorageClassUsage.empty(len(nodes)))
+            use = uses.setdefault(volume.spec.storage_class_name, StorageClassUsage.zero_usage(len(nodes)))
             use.counts |= chosen
             use.requested[chosen] += requested_storage_bytes(claim)
             use.capacity[chosen] += volume_capacity(volume)
@@ -427,7 +431,7 @@ def _dynamic(result: VolumeSearchResult, nodes: Nodes) -> dict[str, StorageClass
             continue
         room = reported_free_storage_by_node(chosen.metadata.name, size, nodes)
         nodes_with_room = where & (room != NO_ROOM)
-        use = uses.setdefault(chosen.metadata.name, StorageClassUsage.empty(len(nodes)))
+        use = uses.setdefault(chosen.metadata.name, StorageClassUsage.zero_usage(len(nodes)))
         use.counts |= nodes_with_room
         use.requested[nodes_with_room] += size
         use.capacity[nodes_with_room] = room[nodes_with_room]

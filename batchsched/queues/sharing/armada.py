@@ -67,7 +67,9 @@ class Armada(FairSharePolicy):
         real = demand * np.minimum(part, 1.0)[:, np.newaxis]
         total = real.sum(axis=0)
         scale = np.divide(surplus, total, out=np.ones_like(total), where=total > surplus)
-        return round_to_units(real * np.minimum(scale, 1.0), demand, surplus, self.rounding_rank(siblings))
+        return round_to_units(
+            real * np.minimum(scale, 1.0), demand, surplus, self.rounding_tie_break_keys(siblings)
+        )
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:

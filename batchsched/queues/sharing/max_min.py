@@ -29,7 +29,7 @@ class MaxMin(FairSharePolicy):
         """Divide the surplus of each resource separately, in proportion to the weights of the queues."""
         pace = np.repeat(siblings.weight[:, np.newaxis], len(surplus), axis=1)
         return divide_each_resource_separately(
-            siblings, surplus, pace, np.zeros_like(pace), self.rounding_rank(siblings)
+            siblings, surplus, pace, np.zeros_like(pace), self.rounding_tie_break_keys(siblings)
         )
 
 
@@ -86,7 +86,9 @@ class GuaranteedRatio(GuaranteePolicy):
         """Divide the surplus so that the ratios of usage to guarantee become equal, for each resource separately."""
         base = _denominator(siblings).astype(np.float64)
         start = np.divide(siblings.floor, base, out=np.zeros(base.shape), where=base > 0)
-        return divide_each_resource_separately(siblings, surplus, base, start, self.rounding_rank(siblings))
+        return divide_each_resource_separately(
+            siblings, surplus, base, start, self.rounding_tie_break_keys(siblings)
+        )
 
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:

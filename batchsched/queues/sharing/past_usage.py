@@ -69,7 +69,7 @@ class TimeBased(FairSharePolicy):
         if (demand.sum(axis=0) <= surplus).all():
             return demand
         used = capacity_shares(siblings.history, siblings.capacity, np.ones_like(siblings.weighed))
-        late = self.rounding_rank(siblings)
+        late = self.rounding_tie_break_keys(siblings)
         parts = np.zeros_like(demand)
         for members in sibling_indexes_by_priority(siblings.priority):
             remaining = np.maximum(0, surplus - parts.sum(axis=0))

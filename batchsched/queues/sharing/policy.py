@@ -130,7 +130,9 @@ class FairSharePolicy:
             remaining = np.maximum(0, surplus - parts.sum(axis=0))
             pace = weight[part] / np.maximum(size[part], _LEAST)
             real = divide_surplus_by_water_filling(demand[part], remaining, pace, start[part])
-            parts[part] = round_to_units(real, demand[part], remaining, self.rounding_rank(siblings)[part])
+            parts[part] = round_to_units(
+                real, demand[part], remaining, self.rounding_tie_break_keys(siblings)[part]
+            )
         return parts
 
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
@@ -168,7 +170,7 @@ class FairSharePolicy:
         """Return the water-filling level below which a queue gets no surplus: here 0 for each queue."""
         return np.zeros(len(siblings))
 
-    def rounding_rank(self, siblings: SiblingQueues) -> FloatArray:
+    def rounding_tie_break_keys(self, siblings: SiblingQueues) -> FloatArray:
         """Return past usage / weight of each queue, by which rounding decides between equal remainders.
 
         When amounts are rounded to whole units, the queue with the smallest value among equal remainders is rounded up.

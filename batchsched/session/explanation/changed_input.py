@@ -103,7 +103,7 @@ def _changed_pods(pods: Sequence[Pod], key: str, change: InputChange) -> tuple[P
     changed: Callable[[Pod], Pod] = (
         _spec_change(change) if change.path.startswith("/spec/") else _pod_change(change)
     )
-    return tuple(changed(pod) if not pod.node and gang_key_of_pod(pod) == key else pod for pod in pods)
+    return tuple(changed(pod) if not pod.node_name and gang_key_of_pod(pod) == key else pod for pod in pods)
 
 
 def _pod_change(change: InputChange) -> Callable[[Pod], Pod]:

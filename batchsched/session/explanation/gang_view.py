@@ -32,7 +32,7 @@ def build_session_tables(
     tables = SessionTables(snapshot, standard_registry().create_pipeline(profile), pause)
     pause()
     tables.set_time(now)
-    tables.refresh()
+    tables.update_pending_gangs_and_indexes()
     return tables
 
 

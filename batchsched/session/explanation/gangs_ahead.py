@@ -9,7 +9,7 @@ import numpy as np
 
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision, PrecedingGang, Refusal
-from batchsched.api.gang import gang_key
+from batchsched.api.gang import gang_key_from_identity
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.framework.status import BoolArray
@@ -89,7 +89,11 @@ def find_preceding_gangs(
         right = _right(view, identity, turns, profile.selection) if was_started else "Running"
         if held[identity] > 0 and right:
             protection = "" if was_started else find_protecting_rule(view, identity, share, profile, now)
-            ahead.append(PrecedingGang(pod_group=gang_key(identity), because=right, protection=protection))
+            ahead.append(
+                PrecedingGang(
+                    pod_group=gang_key_from_identity(identity), because=right, protection=protection
+                )
+            )
     return tuple(ahead)
 
 
@@ -133,7 +137,7 @@ def _queues_inside_limits(view: GangView) -> set[str]:
 
 def _right(view: GangView, identity: str, turns: Mapping[str, OrderPosition], selection: str) -> str:
     """Return the right by which a gang that was placed goes before the refused one; "" if it has none."""
-    own, other = _position_of(view.gang.key, turns), _position_of(gang_key(identity), turns)
+    own, other = _position_of(view.gang.key, turns), _position_of(gang_key_from_identity(identity), turns)
     own_rank, other_rank = SHARE_RANKS[own.share], SHARE_RANKS[other.share]
     if other_rank != own_rank:
         return SHARE_RIGHTS.get(other.share, "") if other_rank < own_rank else ""

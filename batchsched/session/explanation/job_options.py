@@ -279,7 +279,7 @@ def _members(view: GangView) -> Iterator[ChangeOption]:
             zip(group.spec.sub_groups, group.spec.subgroup_tree.minimums, strict=True)
         )
         # Slices divide minMember, so that it cannot be lowered to any number.
-        if (existing := count.sub_existing.get(subgroup.name, 0)) < least and subgroup.slices is None
+        if (existing := count.sub_existing.get(subgroup.name, 0)) < least and subgroup.topology_slices is None
     ]
     if "min_member" in group.spec.model_fields_set and count.existing < group.spec.min_member:
         # minMember may not be below the sum of the subgroups, which is at most the number of pods that exist now.

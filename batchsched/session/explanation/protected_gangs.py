@@ -76,7 +76,7 @@ def _budget_forbids(snapshot: Snapshot, members: GangState) -> bool:
     for budget in snapshot.pod_disruption_budgets:
         if (budget.metadata.namespace or "default") != members.namespace:
             continue
-        count = sum(budget.protects(pod) for pod in members.nonterminating_bound_pods)
+        count = sum(budget.counts_eviction_of(pod) for pod in members.nonterminating_bound_pods)
         if count and budget.status.disruptions_allowed < (1 if is_elastic else count):
             return True
     return False

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from batchsched.api.core.quantity import format_quantity, parse_amount
+from batchsched.api.core.quantity import format_quantity, parse_quantity_in_base_units
 from batchsched.api.core.requests import pod_requests
-from batchsched.api.crd.base import parse_amounts
+from batchsched.api.crd.base import parse_quantities_in_base_units
 from batchsched.api.crd.queue import Queue
 from batchsched.api.decision import InputChange
 from batchsched.api.snapshot import Snapshot
@@ -88,11 +88,11 @@ def _amount_options(
     guarantee = view.tables.queues.guarantees[queue.name]
     # Each restricted field with what usage it allows beyond its value: a borrowing limit counts from the guarantee.
     fields = (
-        [("userLimits", parse_amounts(spec.user_limits), {})]
+        [("userLimits", parse_quantities_in_base_units(spec.user_limits), {})]
         if limit.user
         else [
-            ("limit", parse_amounts(spec.limit), {}),
-            ("borrowingLimit", parse_amounts(spec.borrowing_limit), guarantee),
+            ("limit", parse_quantities_in_base_units(spec.limit), {}),
+            ("borrowingLimit", parse_quantities_in_base_units(spec.borrowing_limit), guarantee),
         ]
     )
     for resource, needed in view.minimum_requests.items():
@@ -192,19 +192,21 @@ def _lending_options(
       requested: the amounts that the pods of the session request.
     """
     spec_guarantee = queue.spec.guarantee or {}
-    for resource, lent in parse_amounts(queue.spec.lending_limit).items():
+    for resource, lent in parse_quantities_in_base_units(queue.spec.lending_limit).items():
         remaining = view.remaining_amount_of_limit(row, resource)
         needed = view.minimum_requests.get(resource, 0)
         if remaining is None or not needed or not kept.resources.get(resource):
             continue
         # The guarantee as it is scaled down. Queues below may keep more than the queue itself.
-        guarantee = min(lent + kept.resources[resource], parse_amount(resource, spec_guarantee[resource]))
+        guarantee = min(
+            lent + kept.resources[resource], parse_quantity_in_base_units(resource, spec_guarantee[resource])
+        )
         unit = math.gcd(
             _common_unit(view, requested, resource),
             lent,
             guarantee,
             *(
-                parse_amount(resource, (node.status.allocatable or {}).get(resource, 0))
+                parse_quantity_in_base_units(resource, (node.status.allocatable or {}).get(resource, 0))
                 for node in requested.snapshot.nodes
             ),
         )

@@ -12,14 +12,14 @@ from batchsched.api.core.pod import QUEUE_LABEL, Pod
 from batchsched.api.core.quantity import (
     format_quantities_in_same_unit,
     format_quantity,
-    parse_amount,
+    parse_quantity_in_base_units,
     pluralize,
 )
-from batchsched.api.crd.base import parse_amounts
+from batchsched.api.crd.base import parse_quantities_in_base_units
 from batchsched.api.crd.podgroup import DEFAULT_QUEUE, PodGroup
 from batchsched.api.decision import InputChange, PrecedingGang
 from batchsched.api.gang import gang_key_of_pod
-from batchsched.api.queue_access import stated_queue
+from batchsched.api.queue_access import stated_queue_name
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.filter_result import FilterResult
 from batchsched.framework.plugin_support.node_selection import REFUSING_EFFECTS, untolerated_taints
@@ -312,7 +312,7 @@ def _queue_choice_text(queue: str, snapshot: Snapshot, key: str) -> str:
     """Return the text of naming another queue; a queue that does not exist may be created instead."""
     groups = {group.key: group for group in snapshot.pod_groups}
     pod = next(pod for pod in snapshot.pods if gang_key_of_pod(pod) == key)
-    current = stated_queue(groups.get(key), pod)
+    current = stated_queue_name(groups.get(key), pod)
     exists = current in ("", DEFAULT_QUEUE, *(existing.name for existing in snapshot.queues))
     return f"use queue {queue}" if exists else f"use queue {queue}, or create queue {current}"
 
@@ -325,8 +325,8 @@ def raised_resource_and_amount(change: InputChange, snapshot: Snapshot) -> tuple
         return None
     _, field, resource = tokens
     spec = next(queue.spec for queue in snapshot.queues if queue.name == name)
-    old_amounts = parse_amounts(spec.model_dump(by_alias=True)[field])
-    return resource, parse_amount(resource, change.value) - old_amounts.get(resource, 0)
+    old_amounts = parse_quantities_in_base_units(spec.model_dump(by_alias=True)[field])
+    return resource, parse_quantity_in_base_units(resource, change.value) - old_amounts.get(resource, 0)
 
 
 _AFFINITIES = {

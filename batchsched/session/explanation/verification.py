@@ -125,7 +125,7 @@ def estimate_node_and_queue_work(snapshot: Snapshot) -> float:
 
 def estimate_decision_work(snapshot: Snapshot) -> float:
     """Estimate the microseconds of work to decide a session from a Snapshot, without the work of CP-SAT."""
-    pending = [pod for pod in snapshot.pods if not pod.node]
+    pending = [pod for pod in snapshot.pods if not pod.node_name]
     work_per_gang = WORK_PER_PENDING_GANG + WORK_PER_GANG_AND_NODE * len(snapshot.nodes)
     return (
         estimate_node_and_queue_work(snapshot)

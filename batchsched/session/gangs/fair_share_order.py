@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from batchsched.framework.status import BoolArray, IntArray
-from batchsched.queues.entitlements import sibling_queues_below
+from batchsched.queues.entitlements import build_sibling_queues
 from batchsched.queues.external_policy import checked_policy_keys
 from batchsched.queues.gang_order import FloatArray, GangColumns, GangOrderPolicy, gang_indexes_in_order
 from batchsched.queues.queue_table import Entitlements, QueueTable
@@ -177,7 +177,7 @@ class FairShareOrder:
         self._turns_ahead = [min(_FIRST_TURNS_AHEAD, _MAX_TURNS_AHEAD)] * len(self._lines)
         live = shares.with_usage(self._usage)
         self._siblings = {
-            row: sibling_queues_below(live, standing.entitled, row)
+            row: build_sibling_queues(live, standing.entitled, row)
             for row, (begin, end) in enumerate(self._spans)
             if begin < end
         }

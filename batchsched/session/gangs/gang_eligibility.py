@@ -15,7 +15,7 @@ from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.core.pod import QUEUE_LABEL, USER_LABEL, Pod
 from batchsched.api.decision import Refusal
 from batchsched.api.gang import missing_pods_text
-from batchsched.api.queue_access import DEFAULT_QUEUE_LABEL, QueueAccess, stated_queue
+from batchsched.api.queue_access import DEFAULT_QUEUE_LABEL, QueueAccess, stated_queue_name
 from batchsched.api.unsupported_fields import UNSUPPORTED_FIELD, describe_unsupported_pod_annotation
 from batchsched.errors import PluginError
 from batchsched.framework.interface import QueueSortPlugin
@@ -94,7 +94,7 @@ class GangEligibilityCheck:
 
     def _absence(self, title: str) -> tuple[str, str]:
         """Return an addition to the statement that an object does not exist, and the remedy."""
-        is_set_aside = title in self.tables.set_aside_names
+        is_set_aside = title in self.tables.names_of_set_aside_objects
         return (" (it was set aside)", "correct it") if is_set_aside else ("", "create it")
 
     def _queue_not_found(self, members: GangState) -> str:
@@ -102,7 +102,7 @@ class GangEligibilityCheck:
         pod = next(iter(members.pending.values()), None)
         # A pod has no field for its queue, only a label.
         single_pod = members.group is None
-        if stated_queue(members.group, pod):
+        if stated_queue_name(members.group, pod):
             naming = f"change the label {QUEUE_LABEL}" if single_pod else "name another in spec.queue"
             return f"no Queue {members.queue} exists{aside}; {remedy}, or {naming}"
         naming = f"set the label {QUEUE_LABEL}" if single_pod else "name another in spec.queue"

@@ -7,7 +7,7 @@ from typing import Final, Self
 import numpy as np
 
 from batchsched.api.core.pod import Pod
-from batchsched.api.gang import gang_key
+from batchsched.api.gang import gang_key_from_identity
 from batchsched.config.schema import Profile
 from batchsched.errors import PluginError
 from batchsched.framework.constrain import CandidatePods, CandidateSet
@@ -393,7 +393,7 @@ def _precedence(gangs: Sequence[PendingGang]) -> tuple[ConstraintRow, ...]:
             gangs=_ints([number, numbers[gang.behind]]),
             gang_coefficients=np.array([[1, -1]], np.int64),
             plugin=STRICT_ORDER,
-            reason=gang_key(gang.behind),
+            reason=gang_key_from_identity(gang.behind),
         )
         for number, gang in enumerate(gangs)
         if gang.need and gang.behind in numbers
@@ -414,7 +414,7 @@ def _plugin_rows(
     except PluginError:
         failures = _failures_by_gang(tables, batch)
     # The order matters: a gang that fails alone must not cost the other gangs the rows of that plugin.
-    rest = batch.for_gangs({candidate.gang for candidate in batch.candidates} - failures.keys())
+    rest = batch.restricted_to_gangs({candidate.gang for candidate in batch.candidates} - failures.keys())
     failed_plugins = set[str]()
     while True:
         try:
@@ -429,7 +429,7 @@ def _failures_by_gang(tables: SessionTables, batch: CandidateSet) -> dict[int, s
     failures: dict[int, str] = {}
     for gang in sorted({candidate.gang for candidate in batch.candidates}):
         try:
-            tables.pipeline.constrain(batch.for_gangs({gang}), tables.node_table)
+            tables.pipeline.constrain(batch.restricted_to_gangs({gang}), tables.node_table)
         except PluginError as error:
             failures[gang] = str(error)
     return failures
@@ -502,7 +502,9 @@ class _Subgroups:
                 )
                 self.parent.append(self.subgroup_number(number, tree.parents[index]))
                 self.min_children.append(NONE if sub.min_sub_groups is None else sub.min_sub_groups)
-                self.slice_size.append(sub.slices.slice_size(sub.min_member) if sub.slices else 0)
+                self.slice_size.append(
+                    sub.topology_slices.slice_size(sub.min_member) if sub.topology_slices else 0
+                )
                 self.names.append(sub.name)
 
     def subgroup_number(self, gang: int, subgroup: int) -> int:
@@ -517,7 +519,11 @@ def _least_subgroups(members: GangState) -> int:
 
 def _slice_size(members: GangState) -> int:
     spec = members.group.spec if members.group is not None else None
-    return spec.slices.slice_size(spec.min_member) if spec is not None and spec.slices is not None else 0
+    return (
+        spec.topology_slices.slice_size(spec.min_member)
+        if spec is not None and spec.topology_slices is not None
+        else 0
+    )
 
 
 def _running_slice_pods(

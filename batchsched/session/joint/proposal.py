@@ -18,7 +18,7 @@ from batchsched.session.statement import GangPlacement, PlannedPods, Statement
 from batchsched.solver.problem import Cut, FloatArray, Problem, Solution, SolverBudget
 from batchsched.solver.rank_layout import lay_out_ranks, node_order_for_ranks
 from batchsched.solver.relaxation.budget import estimate_cpsat_work
-from batchsched.solver.stage import solve
+from batchsched.solver.stage import solve_problem
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,7 +86,7 @@ class JointPlacer:
         best: JointOutcome | None = None
         start = statement.checkpoint()
         for _ in range(self._rounds + 1):
-            solution = solve(problem, self._budget, self._seed, self._telemetry, self._workers)
+            solution = solve_problem(problem, self._budget, self._seed, self._telemetry, self._workers)
             solution = lay_out_ranks(problem, solution, self._formulation.ranked)
             self.work += estimate_cpsat_work(solution)
             with self._telemetry.stage_span("walk"):

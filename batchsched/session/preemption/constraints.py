@@ -70,7 +70,7 @@ class DisruptionBudgets:
             namespaces = frozenset({budget.metadata.namespace or "default"})
             selector = PodSelector.from_label_selector(budget.spec.selector, namespaces)
             for row in label_sets.matching_label_set_numbers(selector).tolist():
-                if budget.protects(pods[row]):
+                if budget.counts_eviction_of(pods[row]):
                     self._protecting[pods[row].key].append(number)
 
 

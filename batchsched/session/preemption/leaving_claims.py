@@ -46,7 +46,7 @@ class DeletedPodsWithClaims:
         self._uids = sorted(
             uid
             for uid, key in consumers.items()
-            if uid not in existing and f"Pod {key}" not in tables.set_aside_names
+            if uid not in existing and f"Pod {key}" not in tables.names_of_set_aside_objects
         )
         for uid in self._uids:
             tables.node_table.device_ledger.simulate_deletion_of_pod_uid(uid)

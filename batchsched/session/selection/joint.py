@@ -6,7 +6,7 @@ The first gang that waits for running gangs to end gets a reservation, which the
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-from batchsched.api.gang import gang_key
+from batchsched.api.gang import gang_key_from_identity
 from batchsched.session.joint.formulation import Formulation, FormulationInput, formulate_problem
 from batchsched.session.joint.proposal import JointOutcome, JointPlacer, outcome_with_gang_placed_pod_by_pod
 from batchsched.session.preemption.nominated import NominatedPods
@@ -85,7 +85,9 @@ class JointSelection:
             identity = gang.members.identity
             if gang.need and gang.behind in waiting and identity not in waiting:
                 waiting.add(identity)
-                self._run.builder.refusals.append(out_of_turn_refusal(gang.members, gang_key(gang.behind)))
+                self._run.builder.refusals.append(
+                    out_of_turn_refusal(gang.members, gang_key_from_identity(gang.behind))
+                )
             elif identity not in waiting:
                 selectable.append(gang)
         return selectable
@@ -111,7 +113,9 @@ class JointSelection:
         startable_ids, startable = set(placed), list[PendingGang]()
         for gang in gangs:
             if gang.behind and gang.behind not in startable_ids:
-                builder.refusals.append(out_of_turn_refusal(gang.members, gang_key(gang.behind)))
+                builder.refusals.append(
+                    out_of_turn_refusal(gang.members, gang_key_from_identity(gang.behind))
+                )
             elif not gang.follows or gang.members.identity in placed:
                 startable.append(gang)
                 startable_ids.add(gang.members.identity)

@@ -20,7 +20,11 @@ from batchsched.api.decision import Refusal
 from batchsched.errors import PluginError
 from batchsched.framework.filter_result import FilterResult
 from batchsched.framework.pod_class import PodClass
-from batchsched.framework.preemption import PreemptionHandle, apply_nominations_and_extenders, joined_reasons
+from batchsched.framework.preemption import (
+    PreemptionHandle,
+    joined_reasons,
+    restrict_by_nominations_and_extenders,
+)
 from batchsched.framework.runtime.sampling import NodeSampler
 from batchsched.framework.status import BoolArray, IndexArray, IntArray
 from batchsched.session.gangs.queue_limits import QueueLimits
@@ -305,7 +309,7 @@ class PodByPodPlacer:
                 tables.pipeline, shown, tables.node_table, scan, self._preemption.nominations
             )
             extend = partial(tables.pipeline.run_extender_filters, pod_class, table=tables.node_table)
-            return apply_nominations_and_extenders(handle, extend, allowed, self._sampling)
+            return restrict_by_nominations_and_extenders(handle, extend, allowed, self._sampling)
         if self._sampling is not None:
             scan = self._sampling.limit_to_sample(scan, allowed)
         return tables.pipeline.run_extender_filters(pod_class, scan, tables.node_table)
@@ -361,9 +365,9 @@ def _slices_field(gang: PendingGang) -> str:
     spec = gang.members.group.spec if gang.members.group is not None else None
     if spec is None:
         return ""
-    if spec.slices is not None:
+    if spec.topology_slices is not None:
         return "spec.topology.slices"
-    number = next((n for n, sub in enumerate(spec.sub_groups) if sub.slices is not None), None)
+    number = next((n for n, sub in enumerate(spec.sub_groups) if sub.topology_slices is not None), None)
     return "" if number is None else f"spec.subGroups[{number}].topology.slices"
 
 

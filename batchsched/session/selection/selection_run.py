@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from batchsched.api.decision import Refusal, Reservation
-from batchsched.api.gang import gang_key
+from batchsched.api.gang import gang_key_from_identity
 from batchsched.config.schema import Profile
 from batchsched.ports.external import Telemetry
 from batchsched.queues.gang_order import GangOrderPolicy
@@ -126,7 +126,7 @@ class SelectionRun:
         if gang is None or not gang.need or not ahead or ahead in placed:
             return gang
         if members.identity not in self.resting:
-            self.builder.refusals.append(out_of_turn_refusal(members, gang_key(ahead)))
+            self.builder.refusals.append(out_of_turn_refusal(members, gang_key_from_identity(ahead)))
         return None
 
     def eviction_may_help(self, pending: OrderedGangs) -> bool:

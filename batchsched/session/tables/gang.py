@@ -13,8 +13,8 @@ from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.core.pod import SUB_GROUP_LABEL, USER_LABEL, Pod
 from batchsched.api.crd.podgroup import DEFAULT_QUEUE, SCHEDULE_TIMEOUT, PodGroup
 from batchsched.api.decision import Refusal
-from batchsched.api.gang import gang_identity, gang_key, gang_namespace, is_single_pod
-from batchsched.api.queue_access import stated_queue
+from batchsched.api.gang import gang_identity, gang_key_from_identity, gang_namespace, is_single_pod_identity
+from batchsched.api.queue_access import stated_queue_name
 from batchsched.framework.gang_counts import GangPodCounts
 from batchsched.framework.pod_class import PodClass
 from batchsched.framework.status import IndexArray, IntArray
@@ -101,12 +101,12 @@ class GangState:
     @property
     def is_single_pod(self) -> bool:
         """True if the gang is one pod without a PodGroup."""
-        return is_single_pod(self.identity)
+        return is_single_pod_identity(self.identity)
 
     @property
     def key(self) -> str:
         """The gang's name in decisions: `namespace/name` of its PodGroup, or of the pod if it has none."""
-        return gang_key(self.identity)
+        return gang_key_from_identity(self.identity)
 
     @property
     def namespace(self) -> str:
@@ -119,12 +119,12 @@ class GangState:
         if self.group is not None:
             return self.group.spec.queue or self.default_queue
         if self.cache.stated_queue is None:
-            self.cache.stated_queue = stated_queue(None, self._oldest_pod())
+            self.cache.stated_queue = stated_queue_name(None, self._oldest_pod())
         return self.cache.stated_queue or self.default_queue
 
     def queue_of_pod(self, pod: Pod) -> str:
         """Return the queue of a pod of the gang: from the PodGroup, else from the pod, else the default."""
-        return stated_queue(self.group, pod) or self.default_queue
+        return stated_queue_name(self.group, pod) or self.default_queue
 
     @property
     def user(self) -> str:
@@ -235,7 +235,7 @@ class GangState:
     def update_node_indexes(self, index: Mapping[str, int]) -> None:
         """Look up the node indexes of the gang's bound pods again, after nodes were added or removed."""
         if self.bound:
-            self.bound = {key: (pod, index.get(pod.node, -1)) for key, (pod, _) in self.bound.items()}
+            self.bound = {key: (pod, index.get(pod.node_name, -1)) for key, (pod, _) in self.bound.items()}
             self.cache.running = None
 
     def are_subgroups_complete_without_pod(self, pod: Pod, count: GangPodCounts) -> bool:
@@ -249,9 +249,9 @@ class GangState:
         if group is None or not group.spec.has_subgroup_tree_or_slices:
             return True
         name = pod.labels.get(SUB_GROUP_LABEL, "")
-        sliced = {sub.name for sub in group.spec.sub_groups if sub.slices is not None}
+        sliced = {sub.name for sub in group.spec.sub_groups if sub.topology_slices is not None}
         return (
-            group.spec.slices is None
+            group.spec.topology_slices is None
             and name not in sliced
             and count.sub_placed.get(name, 0) >= count.sub_minimum.get(name, 0)
         )

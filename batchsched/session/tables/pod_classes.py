@@ -108,11 +108,11 @@ class PodSpecIndex:
             # Other pods have the same spec and are not resized.
             pod = msgspec.structs.replace(pod, status=PodStatus())
         # Pods that are on a node use it, and may keep others off it, whatever their specs cost.
-        exceeded_limit = "" if pod.node else describe_exceeded_field_limit(pod.spec)
+        exceeded_limit = "" if pod.node_name else describe_exceeded_field_limit(pod.spec)
         if exceeded_limit:
             return self._info_of_exceeded_limit(pod.spec, exceeded_limit)
         requests, nonzero = pod_and_nonzero_requests(pod)
-        exceeded_limit = "" if pod.node else describe_exceeded_request_limit(requests)
+        exceeded_limit = "" if pod.node_name else describe_exceeded_request_limit(requests)
         if exceeded_limit:
             return self._info_of_exceeded_limit(pod.spec, exceeded_limit)
         failures: list[PluginError] = []
@@ -121,11 +121,11 @@ class PodSpecIndex:
             requests,
             nonzero,
             # Only pending pods have classes. Each bound pod has a spec of its own, which names its node.
-            NO_SIGNATURE if pod.node else self._signature(pod, failures),
+            NO_SIGNATURE if pod.node_name else self._signature(pod, failures),
             self._pipeline.selector_label_keys(pod, failures),
             failures[0] if failures else None,
             unsupported_field=""
-            if pod.node
+            if pod.node_name
             else describe_unsupported_pod_spec_field(
                 pod.spec, allocates_devices=self._pipeline.allocates_devices
             ),
@@ -282,9 +282,9 @@ class PodClassTable:
 
     def request_vector(self, pod: Pod) -> IntArray:
         """Return a pod's requests as an array by resource [R]; entry 0, the resource `pods`, is 1."""
-        return self.requests_and_nonzero(pod)[0]
+        return self.requests_and_nonzero_requests(pod)[0]
 
-    def requests_and_nonzero(self, pod: Pod) -> tuple[IntArray, IntArray]:
+    def requests_and_nonzero_requests(self, pod: Pod) -> tuple[IntArray, IntArray]:
         """Return a pod's requests as an array by resource [R], and the cpu and memory requests for scoring.
 
         In the first array, entry 0, the resource `pods`, is 1. The second array holds milli-CPU and bytes of memory,

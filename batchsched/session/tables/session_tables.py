@@ -113,7 +113,7 @@ class SessionTables:
             self.counts,
             self._object_selector_label_keys(snapshot),
         )
-        self.requests_and_nonzero = self.classes.requests_and_nonzero
+        self.requests_and_nonzero = self.classes.requests_and_nonzero_requests
         """Returns ([R] requests, [2] requests for scoring) of a pod."""
         self.pending_gangs = PendingGangs(len(self.node_table.resources))
         self.running: dict[str, GangState] = {}
@@ -237,7 +237,7 @@ class SessionTables:
         index = self.node_table.index
         for topology in _find_different_objects(before, present):
             if topology.name in index:
-                self.node_table.moves.record(index[topology.name])
+                self.node_table.moves.record_node_change(index[topology.name])
 
     def replace_all_nodes(self, nodes: Sequence[Node]) -> None:
         """Replace the nodes in the session's tables; the caller has to rebuild the topology levels.
@@ -267,7 +267,7 @@ class SessionTables:
     def _detach_from_node(self, pod: Pod) -> None:
         """Take a bound pod off the node table, since its node is gone; its gang still counts it as bound."""
         self.node_table.remove_pods([pod])
-        self._pods_on_unknown_nodes.setdefault(pod.node, {})[pod.key] = pod
+        self._pods_on_unknown_nodes.setdefault(pod.node_name, {})[pod.key] = pod
 
     def _invalidate_after_nodes(self) -> None:
         """Drop what was computed of pending gangs with the old nodes."""
@@ -311,13 +311,13 @@ class SessionTables:
         self._are_classes_too_wide |= self.classes.record_selector_label_keys(pod)
         key = pod.key
         members = self._members(gang_identity(pod))
-        if pod.node:
-            node = self.node_table.index.get(pod.node, -1)
+        if pod.node_name:
+            node = self.node_table.index.get(pod.node_name, -1)
             members.bound[key] = (pod, node)
             if node >= 0:
                 self.node_table.add_pods([(pod, node)], *self.requests_and_nonzero(pod))
             else:
-                self._pods_on_unknown_nodes.setdefault(pod.node, {})[key] = pod
+                self._pods_on_unknown_nodes.setdefault(pod.node_name, {})[key] = pod
         else:
             members.pending[key] = pod
             self.classes.claim_states.add_pending_pod(pod, members.identity)
@@ -328,7 +328,7 @@ class SessionTables:
         key = bound.key
         members = self.gangs[gang_identity(bound)]
         self.classes.claim_states.remove_pending_pod(members.pending.pop(key), members.identity)
-        node = self.node_table.index[bound.node]
+        node = self.node_table.index[bound.node_name]
         members.bound[key] = (bound, node)
         self.node_table.add_pods([(bound, node)], *self.requests_and_nonzero(bound))
         self._mark_changed(members)
@@ -351,15 +351,15 @@ class SessionTables:
         if node >= 0:
             self.node_table.remove_pods([pod])
             return
-        pods = self._pods_on_unknown_nodes[pod.node]
+        pods = self._pods_on_unknown_nodes[pod.node_name]
         del pods[pod.key]
         if not pods:
-            del self._pods_on_unknown_nodes[pod.node]
+            del self._pods_on_unknown_nodes[pod.node_name]
 
     def _members(self, identity: str) -> GangState:
         members = self.gangs.get(identity)
         if members is None:
-            default_queue = self.queue_access.default_queue(gang_namespace(identity))
+            default_queue = self.queue_access.default_queue_name(gang_namespace(identity))
             members = self.gangs[identity] = GangState(identity, None, default_queue=default_queue)
         return members
 
@@ -383,7 +383,7 @@ class SessionTables:
         for group in self.preferred_level_waits.update_required_levels(now):
             self._set_group(group)
 
-    def refresh(self) -> None:
+    def update_pending_gangs_and_indexes(self) -> None:
         """Update the pending gangs and the indexes of gangs after changes of the tables.
 
         Every session calls this method first.
@@ -476,14 +476,14 @@ class SessionTables:
         return np.where(unbounded, UNBOUNDED_AMOUNT, amounts) if unbounded.any() else amounts
 
     @cached_property
-    def set_aside_names(self) -> frozenset[str]:
+    def names_of_set_aside_objects(self) -> frozenset[str]:
         """The kinds and names of the objects that were set aside, such as `Queue team`."""
         return frozenset(entry.object for entry in self.snapshot.set_aside)
 
     @cached_property
     def counts_of_set_aside_pods_by_namespace(self) -> Counter[str]:
         """The number of pods that were set aside, by namespace."""
-        kinds_and_names = (name.partition(" ") for name in self.set_aside_names)
+        kinds_and_names = (name.partition(" ") for name in self.names_of_set_aside_objects)
         return Counter(name.partition("/")[0] for kind, _, name in kinds_and_names if kind == "Pod")
 
     def find_gang(self, key: str) -> GangState | None:

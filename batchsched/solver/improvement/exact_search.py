@@ -74,7 +74,7 @@ class ExactSearch:
             units -= answer.effort + UNITS_PER_STEP
             if compare_solutions(answer, part.incumbent) > 0:
                 solution = _with_valid_bounds(
-                    self._problem, part.to_whole_problem(solution, answer), solution
+                    self._problem, part.to_solution_of_whole_problem(solution, answer), solution
                 )
             solution = replace(
                 solution,

@@ -76,7 +76,7 @@ def improve_solution(
     try:
         search.solve_steps(steps)
     finally:
-        steps.discard_results()
+        steps.discard_results_of_steps_ahead()
     return search.solution
 
 
@@ -225,7 +225,7 @@ class _Search:
             variables=self.solution.variables + result.variables,
         )
         if result.better is not None:
-            steps.discard_results()
+            steps.discard_results_of_steps_ahead()
             spent = self.solution
             better = replace(result.better, guard=spent.guard, effort=spent.effort, variables=spent.variables)
             self._complete(better)

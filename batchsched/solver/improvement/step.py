@@ -78,7 +78,7 @@ def solve_step(shared: SharedSearchInput, step: SearchStep) -> StepResult:
     part = NeighbourhoodProblem(shared.problem, step.solution, step.neighbourhood)
     answer = part.solve(step.budget, shared.seed, NoTelemetry())
     gained = compare_solutions(answer, part.incumbent) > 0
-    better = part.to_whole_problem(step.solution, answer) if gained else None
+    better = part.to_solution_of_whole_problem(step.solution, answer) if gained else None
     return StepResult(
         better, answer.gap, answer.guard, answer.effort, answer.variables, part.class_node_pair_count
     )

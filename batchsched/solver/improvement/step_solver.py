@@ -30,7 +30,7 @@ class StepSolver(Protocol):
         """
         ...
 
-    def discard_results(self) -> None:
+    def discard_results_of_steps_ahead(self) -> None:
         """Discard the results of steps that were solved in advance.
 
         Call this method when the solution has changed, and when the improvement ends.
@@ -50,7 +50,7 @@ class SequentialStepSolver(StepSolver):
         return solve_step(self._shared, step)
 
     @override
-    def discard_results(self) -> None:
+    def discard_results_of_steps_ahead(self) -> None:
         """Do nothing, because this step solver solves no steps in advance."""
 
 
@@ -92,12 +92,12 @@ class ParallelStepSolver(StepSolver):
         if result is None:
             # A process ended or does not run: this one solves all further steps.
             self._lost = True
-            self.discard_results()
+            self.discard_results_of_steps_ahead()
             return solve_step(self._shared, step)
         return result
 
     @override
-    def discard_results(self) -> None:
+    def discard_results_of_steps_ahead(self) -> None:
         """Cancel coming steps that no process has started, and discard all results of coming steps."""
         for pending in self._pending.values():
             pending.cancel_if_not_started()

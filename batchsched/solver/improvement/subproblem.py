@@ -62,7 +62,7 @@ class NeighbourhoodProblem:
         floors = BaselineSolutions(incumbent, (placed,))
         return TieredRoundSolver(self.problem, self.problem, budget, seed, floors, telemetry).run_rounds()
 
-    def to_whole_problem(self, solution: Solution, part: Solution) -> Solution:
+    def to_solution_of_whole_problem(self, solution: Solution, part: Solution) -> Solution:
         """Return a solution of the whole problem that contains `part`, a solution of this subproblem.
 
         All other gangs keep their placements.
@@ -71,7 +71,7 @@ class NeighbourhoodProblem:
           solution: the solution of the whole problem from which this subproblem was made.
           part: the solution of this subproblem.
         """
-        rest, own = self._kept, self._subset.to_whole_problem(part)
+        rest, own = self._kept, self._subset.to_solution_of_whole_problem(part)
         classes = np.concatenate([rest.classes, own.classes])
         nodes = np.concatenate([rest.nodes, own.nodes])
         counts = np.concatenate([rest.counts, own.counts])

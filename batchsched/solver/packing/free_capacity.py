@@ -224,13 +224,13 @@ class FreeCapacity:
         The change places pods, or counts a gang as placed. A caller that undoes an entry has removed it from the trail.
         """
         if entry.class_index < 0:
-            self.quotas.count_gang(entry.gang, sign)
-            self.rows.count_gang(entry.gang, sign)
+            self.quotas.deduct_gang(entry.gang, sign)
+            self.rows.add_placed_gang(entry.gang, sign)
         else:
             for r, amount in self.slots.needs[entry.class_index]:
                 self.free[r][entry.nodes] -= entry.counts * (amount * sign)
             self.waiting[entry.class_index] -= sign * entry.pods
-            self.quotas.add_pods(entry.gang, self.slots.needs[entry.class_index], sign * entry.pods)
+            self.quotas.deduct_pods(entry.gang, self.slots.needs[entry.class_index], sign * entry.pods)
             if self.rows.rows:
                 self.rows.add_pods(entry.class_index, entry.nodes, entry.counts * sign)
         # An undone entry has been removed from the trail by the caller.

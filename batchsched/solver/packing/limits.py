@@ -71,7 +71,7 @@ class RemainingQuotas:
                     want = max(0, remaining[r] // amount)
         return want
 
-    def add_pods(self, gang: int, pod_request: tuple[tuple[int, int], ...], pods: int) -> None:
+    def deduct_pods(self, gang: int, pod_request: tuple[tuple[int, int], ...], pods: int) -> None:
         """Subtract the requests of a gang's pods from the amounts that its queue limits still allow.
 
         A negative number of pods undoes the subtraction.
@@ -101,7 +101,7 @@ class RemainingQuotas:
             for amount, available in zip(self._least[gang], self.remaining[q], strict=False)
         )
 
-    def count_gang(self, gang: int, sign: int) -> None:
+    def deduct_gang(self, gang: int, sign: int) -> None:
         """Count a gang against queue limits on the number of gangs (sign 1), or undo that (sign -1)."""
         if self._fresh[gang]:
             for q in self._of_gang[gang]:
@@ -159,7 +159,7 @@ class RowTally:
             for g in owners:
                 self.touching.setdefault(g, []).append(i)
         for g in np.flatnonzero(count_pods_still_required(problem) == 0).tolist():
-            self.count_gang(g, 1)
+            self.add_placed_gang(g, 1)
         # A row that is violated before anything is placed must only not become more violated.
         self.right = [
             np.maximum(row.right, left_side)
@@ -168,7 +168,7 @@ class RowTally:
             for row, left_side in zip(self.rows, self.left_side, strict=True)
         ]
 
-    def count_gang(self, gang: int, sign: int) -> None:
+    def add_placed_gang(self, gang: int, sign: int) -> None:
         """Count a gang as placed in the plugin constraints that name it (sign 1), or undo that (sign -1)."""
         for i, j in self.of_gang.get(gang, ()):
             self.left_side[i] += sign * self.rows[i].gang_coefficients[:, j]

@@ -55,7 +55,7 @@ class NodeOrder:
         self._amounts_per_device = self._device_company(problem)
         self._score: dict[int, IntArray | None] = {}
 
-    def dominant_share(self, class_index: int) -> float:
+    def largest_share_of_average_node(self, class_index: int) -> float:
         """Return the largest share of an average node's resources that one pod of a pod class requests.
 
         A pod with a large share is hard to place.

@@ -97,7 +97,7 @@ def _size(slots: NodeOrder, class_index: int) -> tuple[int, float, int]:
     device = slots.device_of[class_index]
     return (
         -int(slots.demand[class_index, device]) if device >= 0 else 0,
-        -slots.dominant_share(class_index),
+        -slots.largest_share_of_average_node(class_index),
         class_index,
     )
 
@@ -118,7 +118,7 @@ class Packing:
     the one that holds the gang with the least to spare; it uses the fewest domains of its preferred level; nodes
     are filled in the order of `NodeOrder`.
 
-    Use: `entries = packing.place_gang(g)`; `None` means that none of its pods was placed. `checkpoint` and
+    Use: `entries = packing.place_minimum_of_gang(g)`; `None` means that none of its pods was placed. `checkpoint` and
     `roll_back_to` bracket attempts; `withdraw_gangs` and `reinstate_gangs` take whole gangs out and put them back.
     """
 
@@ -191,7 +191,7 @@ class Packing:
         for subgroup in self._parts_of[gang]:
             self.domain_of_subgroup.pop(subgroup, None)
 
-    def place_gang(self, gang: int) -> list[TrailEntry] | None:
+    def place_minimum_of_gang(self, gang: int) -> list[TrailEntry] | None:
         """Place the minimum number of pods of a gang, or no pod at all.
 
         Returns:
@@ -281,7 +281,7 @@ class Packing:
             nodes = inner if nodes is None else np.intersect1d(nodes, inner, assume_unique=True)
         return nodes, True
 
-    def allowed_nodes(self, class_index: int) -> IntArray | None:
+    def nodes_of_chosen_domains(self, class_index: int) -> IntArray | None:
         """Return the nodes in the topology domain chosen for the pods of a class; None if all are allowed."""
         gang = int(self.problem.classes.gang[class_index])
         part = next(part for part in self.pod_classes_of_gang(gang).parts if class_index in part.classes)

@@ -74,11 +74,11 @@ class SubgroupTreePlacer:
         if missing > 0:
             missing -= self._extend(tree, None, missing)
         # A whole subgroup or slice may exceed what is missing.
-        return missing <= 0 or self._extend(tree, None, tree.pods) >= missing
+        return missing <= 0 or self._extend(tree, None, tree.pending_pod_count) >= missing
 
     def _place(self, node: SubgroupTreeNode, cell: IntArray | None) -> bool:
         """Place the minimum of a subtree inside a cell of nodes, or nothing."""
-        if node.fewest_pods_to_run > node.pods:
+        if node.fewest_pods_to_run > node.pending_pod_count:
             return False
         if node.required == NONE:
             return self._place_preferring(node, cell)
@@ -154,12 +154,14 @@ class SubgroupTreePlacer:
     def _share(self, node: SubgroupTreeNode) -> float:
         """What the minimum of a subtree requests, as the sum of the dominant shares of its pods."""
         slots = self._packing.room.slots
-        return sum(slots.dominant_share(ask.class_index) * ask.pods for ask in self._demands(node))
+        return sum(
+            slots.largest_share_of_average_node(ask.class_index) * ask.pods for ask in self._demands(node)
+        )
 
     def _order(self, classes: Sequence[int]) -> list[int]:
         """The classes with the largest pods first."""
         slots = self._packing.room.slots
-        return sorted(classes, key=lambda c: (-slots.dominant_share(c), c))
+        return sorted(classes, key=lambda c: (-slots.largest_share_of_average_node(c), c))
 
     # ------------------------------------------------------------------------------------ domains
 
@@ -286,7 +288,7 @@ class SubgroupTreePlacer:
 
         Whole subgroups come first, then single pods and whole slices.
         """
-        return self._extend(tree, None, tree.pods)
+        return self._extend(tree, None, tree.pending_pod_count)
 
     def _extend(self, node: SubgroupTreeNode, cell: IntArray | None, most: int) -> int:
         """Add at most `most` pods to a subtree that runs, or start one that does not; return how many."""

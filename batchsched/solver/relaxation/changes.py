@@ -184,8 +184,8 @@ def _nodes(problem: Problem, change: AddedNodes) -> Problem:
     new = problem_of_added_nodes_only(problem, change)
     return replace(
         problem,
-        nodes=problem.nodes.concatenate(new.nodes),
-        kinds=problem.kinds.concatenate(new.kinds),
+        nodes=problem.nodes.append_nodes(new.nodes),
+        kinds=problem.kinds.append_nodes(new.kinds),
         rows=tuple(_grown(row, change.like, change.count) for row in problem.rows),
     )
 

@@ -144,7 +144,7 @@ class IsolatedGangProblem:
     quotas: IntArray
     rows: IntArray
 
-    def to_whole_problem(self, relaxation: Relaxation) -> Relaxation:
+    def to_change_of_whole_problem(self, relaxation: Relaxation) -> Relaxation:
         """Translate a change for the problem of one gang, such as a higher queue limit, to the whole problem."""
         match relaxation:
             case RelaxedLevel(_, level, subgroup):
@@ -159,7 +159,7 @@ class IsolatedGangProblem:
             case AddedPods():
                 return replace(relaxation, pod_class=int(self.classes[relaxation.pod_class]))
             case CombinedChange(parts):
-                return CombinedChange(tuple(self.to_whole_problem(part) for part in parts))
+                return CombinedChange(tuple(self.to_change_of_whole_problem(part) for part in parts))
 
 
 class GangProblemIsolator:
@@ -387,7 +387,7 @@ class RefusalExplainer:
         sliced = [NONE] if problem.gangs.slice_size[0] else []
         for subgroup in sliced + np.flatnonzero(problem.subgroups.slice_size).tolist():
             whole, level = _without_slices(problem, subgroup)
-            if Packing(whole).place_gang(0) is not None:
+            if Packing(whole).place_minimum_of_gang(0) is not None:
                 number = NONE if subgroup == NONE else int(isolated.subgroups[subgroup])
                 return SearchEvidence(proved, number, level)
         return SearchEvidence(proved)
@@ -396,7 +396,7 @@ class RefusalExplainer:
         """Tell whether a refused gang fits if plugin constraints and its required level are ignored."""
         problem = self._isolate_gang(gang).problem
         gangs = replace(problem.gangs, required=np.full_like(problem.gangs.required, NONE))
-        return ResidualProblem(replace(problem, gangs=gangs, rows=()), self._budget).fits()
+        return ResidualProblem(replace(problem, gangs=gangs, rows=()), self._budget).gang_fits()
 
     def _evidence(
         self,
@@ -406,7 +406,7 @@ class RefusalExplainer:
         change: Relaxation | None,
     ) -> RefusalEvidence:
         cause = _refine_cause(residual, cause)
-        restored = isolated.to_whole_problem(change) if change is not None else None
+        restored = isolated.to_change_of_whole_problem(change) if change is not None else None
         gap = residual.quota_shortages[0] if cause == RefusalCause.QUOTA else None
         # A queue limit refuses a gang whatever the nodes have: counting on all nodes would be for nothing.
         counts = residual.fit_counts if gap is None else None
@@ -464,7 +464,7 @@ def _plain_cause(residual: ResidualProblem) -> RefusalCause:
         return RefusalCause.TOO_FEW_PODS
     if residual.quota_shortages:
         return RefusalCause.QUOTA
-    if residual.fit_counts.fits:
+    if residual.fit_counts.fits_in_some_domain:
         return RefusalCause.ROW
     return RefusalCause.CAPACITY if residual.problem.gangs.required[0] == NONE else RefusalCause.TOPOLOGY
 

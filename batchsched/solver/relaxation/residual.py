@@ -65,7 +65,7 @@ class FitCounts:
         return self.minimum_by_class - self.placed
 
     @property
-    def fits(self) -> bool:
+    def fits_in_some_domain(self) -> bool:
         """Whether the gang's minimum number of pods fits in some topology domain."""
         return bool((self.placed.sum(axis=1) >= self.minimum_by_class.sum()).any())
 
@@ -168,7 +168,7 @@ class ResidualProblem:
           added: the problem of the new nodes alone (`changes.problem_of_added_nodes_only`).
         """
         counts = self.fit_counts
-        if counts.fits:
+        if counts.fits_in_some_domain:
             return True
         level, pinned = int(self.problem.gangs.required[0]), int(self.problem.gangs.pinned[0])
         domain = int(added.nodes.levels[level, 0]) if level != NONE else NONE
@@ -256,7 +256,7 @@ class ResidualProblem:
 
     # ------------------------------------------------------------------------------------ admission
 
-    def fits(self) -> bool:
+    def gang_fits(self) -> bool:
         """Tell whether the gang's minimum fits on the nodes and within its queue limits.
 
         True is always right: a placement was found. False is exact for gangs of one class without rows and without
@@ -278,8 +278,8 @@ class ResidualProblem:
         parts = change.parts if isinstance(change, CombinedChange) else (change,)
         quotas = [part for part in parts if isinstance(part, RaisedQuota)]
         with_pods = any(isinstance(part, AddedPods | CombinedChange) for part in parts)
-        if not self.may_suffice_to_count_pods or with_pods or self._has_choice:
-            return self.with_changes((change,)).fits()
+        if not self.may_be_decided_by_counting_pods or with_pods or self._has_choice:
+            return self.with_changes((change,)).gang_fits()
         if not all(_cover_shortage(shortage, quotas) for shortage in self.quota_shortages):
             return False
         if self.uncreated_pods_by_class.any():
@@ -297,13 +297,13 @@ class ResidualProblem:
         the gang does not fit now.
         """
         if self._has_choice:
-            return before.fits()
+            return before.gang_fits()
         if self._quota_shortages_of(before) or np.any(self.uncreated_pods_by_class):
             return False
-        return (self.may_suffice_to_count_pods and self._is_placeable) or before._is_placeable
+        return (self.may_be_decided_by_counting_pods and self._is_placeable) or before._is_placeable
 
     @cached_property
-    def may_suffice_to_count_pods(self) -> bool:
+    def may_be_decided_by_counting_pods(self) -> bool:
         """Whether a count of the pods that fit may decide if the gang fits, without a search for a placement.
 
         This is the case if the gang has no plugin constraints, subgroup tree, slices or required levels of subgroups.
@@ -317,7 +317,7 @@ class ResidualProblem:
     @cached_property
     def _is_placeable(self) -> bool:
         """Whether the nodes take the gang, provided that all its pods exist and its quotas admit it."""
-        countable, fits = self.may_suffice_to_count_pods, self.fit_counts.fits
+        countable, fits = self.may_be_decided_by_counting_pods, self.fit_counts.fits_in_some_domain
         if countable and (fits or self._counting_decides()):
             return fits
         rigid = self.needed_pod_count == int(self.problem.classes.count.sum())
@@ -327,7 +327,7 @@ class ResidualProblem:
         if self._is_small():
             # If every pod is needed, `quota_shortages` states exactly what the quotas lack.
             return self._fits_exactly(with_quotas=not rigid)
-        return fits if countable else Packing(self.problem).place_gang(0) is not None
+        return fits if countable else Packing(self.problem).place_minimum_of_gang(0) is not None
 
     def _counting_decides(self) -> bool:
         """Whether counting is taken as the answer if only levels and free capacity matter."""

@@ -175,7 +175,7 @@ def propose_change_families(
     problem, quotas = residual.problem, residual.quota_shortages
     fixed: tuple[Relaxation, ...] = (*pods, *quotas)
     # If counting decides, a quota needs exactly the amount that it lacks.
-    if quotas and not residual.may_suffice_to_count_pods:
+    if quotas and not residual.may_be_decided_by_counting_pods:
         limit = QUOTA_STEPS * _MAX_FACTOR
         yield ChangeFamily(RefusalCause.QUOTA, fixed, QUOTA_STEPS, limit, QUOTA_STEPS)
     elif quotas:

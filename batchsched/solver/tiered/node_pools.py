@@ -140,13 +140,13 @@ class SlotKinds:
     second_size: IntArray
 
     @classmethod
-    def from_requests(cls, requests: Sequence[tuple[tuple[int, int], ...]]) -> "SlotKinds":
+    def from_resource_size_pairs(cls, requests: Sequence[tuple[tuple[int, int], ...]]) -> "SlotKinds":
         """Create slot kinds of one or two (resource, size) pairs each; those with one pair must be first."""
         first = np.array([pairs[0] for pairs in requests], np.int64).reshape(-1, 2)
         second = np.array([pairs[1] for pairs in requests if len(pairs) > 1], np.int64).reshape(-1, 2)
         return cls(first[:, 0], first[:, 1], second[:, 0], second[:, 1])
 
-    def requests(self, kind: int) -> tuple[tuple[int, int], ...]:
+    def resource_size_pairs_of_kind(self, kind: int) -> tuple[tuple[int, int], ...]:
         """Return the (resource, size) pairs of one slot kind."""
         first = int(self.resource[kind]), int(self.size[kind])
         pair = kind - (len(self.size) - len(self.second))
@@ -166,7 +166,7 @@ class SlotKinds:
         return slots
 
 
-NO_SLOT_KINDS: Final = SlotKinds.from_requests(())
+NO_SLOT_KINDS: Final = SlotKinds.from_resource_size_pairs(())
 
 
 class SlotCounter:
@@ -255,7 +255,9 @@ class SlotCounter:
         for group in (kinds.of_any_nodes, self._kinds_of_scarcest(kinds, demand @ most, free)):
             factors, right = group.count_fitting_slots(demand), group.count_fitting_slots(free).sum(axis=1)
             for kind in np.flatnonzero(factors @ most > right).tolist():
-                yield SlotCapacityRow(factors[kind], int(right[kind]), group.requests(kind))
+                yield SlotCapacityRow(
+                    factors[kind], int(right[kind]), group.resource_size_pairs_of_kind(kind)
+                )
 
     def _kinds_of_pod_classes(self, classes: IntArray) -> "_KindsOfPodClasses":
         key = classes.tobytes()
@@ -293,7 +295,7 @@ class SlotCounter:
           two arrays, for F slot kinds: [F, J] the slots that a pod of each of the classes [J] uses, and [F, n] the
           slots that each node has free.
         """
-        kinds = SlotKinds.from_requests(
+        kinds = SlotKinds.from_resource_size_pairs(
             [*self.slot_kinds_of_one_resource(classes), *self.slot_kinds_with_device(classes, len(classes))]
         )
         return kinds.count_fitting_slots(self.demand[classes].T), kinds.count_fitting_slots(
@@ -384,7 +386,7 @@ class _KindsOfPodClasses:
         distinct = np.unique(classes)
         self._demand = demand = supply.demand[distinct]
         self._devices, self._smallest_sizes = supply.devices, supply.smallest_sizes
-        self.of_any_nodes = SlotKinds.from_requests(
+        self.of_any_nodes = SlotKinds.from_resource_size_pairs(
             [
                 *supply.slot_kinds_of_one_resource(distinct),
                 *supply.slot_kinds_with_device(distinct, MAX_COMPOSITE_AMOUNTS),
@@ -415,7 +417,7 @@ class _KindsOfPodClasses:
             ]
             # No pod uses a slot with more of the second resource than any pod requests.
             largest = int(self._demand[:, second].max())
-            self._kinds_of_two_resources[first, second] = SlotKinds.from_requests(
+            self._kinds_of_two_resources[first, second] = SlotKinds.from_resource_size_pairs(
                 [((first, size), (second, other)) for size, other in sizes if other <= largest]
             )
         return self._kinds_of_two_resources[first, second]

@@ -35,7 +35,7 @@ PoolKey = tuple[tuple[int, ...], tuple[int, ...], int]
 
 def capacity_prices_of_cuts(transport: PoolTransport) -> tuple[CapacityPrices, ...]:
     """Return the capacity prices of all Benders cuts that `transport` added to its model, the newest last."""
-    keys = pool_keys_across_problems(transport.model)
+    keys = pool_keys_across_problems(transport.tiered_model)
     return tuple(
         CapacityPrices(
             tuple(

@@ -85,7 +85,7 @@ class EjectingPlacer:
                 continue
             withdrawn: list[WithdrawnGangs] = []
             in_doubt: list[int] = []
-            proposed = self._propose([class_index], packing.allowed_nodes(class_index))
+            proposed = self._propose([class_index], packing.nodes_of_chosen_domains(class_index))
             for gangs in proposed[:MAX_EJECTED_GANGS]:
                 if not packing.room.waiting[class_index]:
                     break
@@ -122,7 +122,7 @@ class EjectingPlacer:
     def _try_place(self, gang: int) -> bool:
         """Place a gang as the greedy would, or class by class with local search; all or nothing."""
         packing = self._packing
-        if packing.place_gang(gang) is not None:
+        if packing.place_minimum_of_gang(gang) is not None:
             return True
         members, room, problem = packing.pod_classes_of_gang(gang), packing.room, packing.problem
         # The local search knows no minimum below all pods and chooses no domains.
@@ -289,7 +289,9 @@ def round_to_nodes(
     chosen = np.flatnonzero(values[aggregate.y] > 0).tolist()
     # Trees first: they have the fewest places, and the model knows only the levels of whole gangs.
     trees = packing.trees.is_tree
-    lost = {g for g in chosen if trees[g] and not packing.taken[g] and packing.place_gang(g) is None}
+    lost = {
+        g for g in chosen if trees[g] and not packing.taken[g] and packing.place_minimum_of_gang(g) is None
+    }
     unplaced = [
         UnplacedPods(g, c, packing.room.waiting[c])
         for g in lost
@@ -307,7 +309,7 @@ def round_to_nodes(
         if placed < order.pods and aggregate.rigid[order.gang]:
             packing.withdraw_gangs({order.gang})
             # Gangs with domains are placed first: other domains may still hold the gang, since few pods are placed yet.
-            if order.cell is not None and packing.place_gang(order.gang) is not None:
+            if order.cell is not None and packing.place_minimum_of_gang(order.gang) is not None:
                 elsewhere.add(order.gang)
                 continue
             lost.add(order.gang)
@@ -483,7 +485,7 @@ def _orders(aggregate: TieredModel, values: IntArray) -> list[_Order]:
         key = (
             len(problem.nodes.free) if nodes is None else len(nodes),
             -int(slots.demand[class_index, device]) if device >= 0 else 0,
-            -slots.dominant_share(class_index),
+            -slots.largest_share_of_average_node(class_index),
             class_index,
         )
         keyed_orders.append(

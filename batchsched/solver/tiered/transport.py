@@ -91,7 +91,7 @@ class PoolTransport:
         self._program = self._build(rows)
 
     @property
-    def model(self) -> TieredModel:
+    def tiered_model(self) -> TieredModel:
         """The tiered model that chooses the pods which this linear program divides among node pools."""
         return self._aggregate
 
@@ -206,7 +206,9 @@ class PoolTransport:
         short = model.add_variables(np.zeros(lots, np.int64), most)
         for columns, shortage in zip(positions_by_group(self.lot, lots), short.tolist(), strict=True):
             model.add_sum_constraint(np.append(columns, shortage), 0, 0)
-        size = np.array([aggregate.packing.room.slots.dominant_share(c) for c in self._first.tolist()])
+        size = np.array(
+            [aggregate.packing.room.slots.largest_share_of_average_node(c) for c in self._first.tolist()]
+        )
         cost = np.zeros(model.variable_count)
         cost[short] = -np.maximum(size / max(float(size.mean()), 1e-12), 1e-3) if lots else 0.0
         return LinearProgram(model, cost)

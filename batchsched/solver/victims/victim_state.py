@@ -248,7 +248,7 @@ def place_after_eviction(problem: VictimProblem, evicted: BoolArray) -> Packing 
         quota_left, gangs = quotas_after_eviction(problem, evicted)
         pending = replace(pending, quotas=replace(pending.quotas, free=quota_left, gangs=gangs))
     packing = Packing(pending)
-    return packing if packing.place_gang(0) is not None else None
+    return packing if packing.place_minimum_of_gang(0) is not None else None
 
 
 def quotas_after_eviction(problem: VictimProblem, evicted: BoolArray) -> tuple[IntArray, IntArray]:

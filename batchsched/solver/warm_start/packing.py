@@ -53,7 +53,7 @@ class WarmStartPlacements:
         """Return the index of the first node on which the start places pods of these classes; -1 if there is none."""
         return next((int(self._nodes[self._of_class[c][0]]) for c in classes if self._of_class[c].size), NONE)
 
-    def planned_nodes_of_class(self, class_index: int) -> tuple[IntArray, IntArray]:
+    def planned_placements_of_class(self, class_index: int) -> tuple[IntArray, IntArray]:
         """Return the nodes on which the start plans pods of a class, and how many pods it plans on each.
 
         Shapes: two arrays of equal length.
@@ -85,7 +85,7 @@ class _PlanPlacement:
         self._lose_incomplete(chosen & ~trees & levelled & planned)
         self._place_whole(chosen & ~trees & levelled & ~packing.taken)
         self._place_on_start(chosen & ~trees & ~levelled & planned)
-        # A preferred level is kept if `place_gang` places the gang; the other gangs are placed class by class.
+        # `place_minimum_of_gang` keeps a preferred level; the other gangs are placed class by class.
         preferring = problem.gangs.preferred != NONE
         self._place_whole(chosen & ~trees & ~levelled & ~planned & preferring & ~packing.taken)
         unplanned = chosen & ~trees & ~levelled & ~planned
@@ -113,7 +113,7 @@ class _PlanPlacement:
     def _place_whole(self, gangs: BoolArray) -> None:
         """Place the minimum of each gang where it fits."""
         for gang in self._in_precedence(gangs):
-            if self._packing.place_gang(gang) is None:
+            if self._packing.place_minimum_of_gang(gang) is None:
                 self._lost.add(gang)
             else:
                 self._lost.discard(gang)
@@ -156,7 +156,7 @@ class _PlanPlacement:
 
     def _place_class(self, class_index: int) -> None:
         room, missing = self._packing.room, self._count_pods_left(class_index)
-        nodes, pods = self._start.planned_nodes_of_class(class_index)
+        nodes, pods = self._start.planned_placements_of_class(class_index)
         if not nodes.size or missing <= 0:
             return
         counts = np.minimum(room.count_fitting_pods(class_index, nodes), pods)
@@ -185,7 +185,9 @@ class _PlanPlacement:
             and problem.subgroups.required[part] != NONE
             and packing.domain_of_subgroup.get(part, NONE) == NONE
         )
-        return (None, False) if open_gang or open_part else (packing.allowed_nodes(class_index), True)
+        return (
+            (None, False) if open_gang or open_part else (packing.nodes_of_chosen_domains(class_index), True)
+        )
 
     def _count_pods_left(self, class_index: int) -> int:
         placed = int(self._problem.classes.count[class_index]) - self._packing.room.waiting[class_index]
@@ -199,7 +201,7 @@ class _PlanPlacement:
         def size_sort_key(class_index: int) -> tuple[int, float, int]:
             device = slots.device_of[class_index]
             devices = int(slots.demand[class_index, device]) if device >= 0 else 0
-            return -devices, -slots.dominant_share(class_index), class_index
+            return -devices, -slots.largest_share_of_average_node(class_index), class_index
 
         for class_index in sorted(self._missing, key=size_sort_key):
             gang, missing = int(problem.classes.gang[class_index]), self._count_pods_left(class_index)

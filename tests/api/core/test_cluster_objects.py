@@ -23,14 +23,14 @@ def pod(name="p", namespace="team", **labels):
 
 
 def test_a_budget_applies_to_the_selected_pods_of_its_namespace():
-    assert budget().protects(pod(app="db"))
-    assert not budget().protects(pod(app="web"))
-    assert not budget().protects(pod(namespace="other", app="db"))
+    assert budget().counts_eviction_of(pod(app="db"))
+    assert not budget().counts_eviction_of(pod(app="web"))
+    assert not budget().counts_eviction_of(pod(namespace="other", app="db"))
 
 
 @pytest.mark.parametrize("spec", [{"selector": {}}, {"selector": None}], ids=["empty", "none"])
 def test_an_empty_or_missing_selector_protects_no_pod(spec):
-    assert not budget(**spec).protects(pod(app="db"))
+    assert not budget(**spec).counts_eviction_of(pod(app="db"))
 
 
 def test_an_eviction_is_charged_once():

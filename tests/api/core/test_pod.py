@@ -25,8 +25,8 @@ def test_toleration_matches_as_upstream_does(toleration, tolerates):
 
 
 def test_unstated_terms_are_empty():
-    assert PodAffinity().required == ()
-    assert PodAffinity().preferred == ()
+    assert PodAffinity().required_terms == ()
+    assert PodAffinity().preferred_terms == ()
 
 
 def test_times_are_read_and_written_in_utc():

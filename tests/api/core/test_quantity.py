@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from batchsched.api.core.quantity import (
     format_quantities_in_same_unit,
     format_quantity,
-    parse_amount,
     parse_quantity,
+    parse_quantity_in_base_units,
 )
 from batchsched.errors import InvalidQuantity
 
@@ -55,7 +55,7 @@ LARGEST = 2**63 - 1
     ],
 )
 def test_amount_in_whole_units_rounds_up_as_upstream_does(text, value):
-    assert parse_amount("memory", text) == value
+    assert parse_quantity_in_base_units("memory", text) == value
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_amount_in_whole_units_rounds_up_as_upstream_does(text, value):
     [("1", 1000), ("500m", 500), ("0.1", 100), ("0.0001", 1), ("1u", 1), ("2k", 2_000_000), (0.5, 500)],
 )
 def test_cpu_is_counted_in_thousandths(text, milli):
-    assert parse_amount("cpu", text) == milli
+    assert parse_quantity_in_base_units("cpu", text) == milli
 
 
 OUTSIDE_THE_GRAMMAR = "a 1gi 1KI 1ki 1mi --1 1.2.3 1e e3 Gi 1e3Gi 1Gim 0x10 1_000 nan inf ∞ ٣ None"
@@ -72,24 +72,24 @@ OUTSIDE_THE_GRAMMAR = "a 1gi 1KI 1ki 1mi --1 1.2.3 1e e3 Gi 1e3Gi 1Gim 0x10 1_00
 @pytest.mark.parametrize("text", ["", " ", "1 Gi", " 1", "1\n", *OUTSIDE_THE_GRAMMAR.split()])
 def test_text_outside_the_grammar_is_refused_with_an_example(text):
     with pytest.raises(InvalidQuantity, match=r"500m, 4, 1\.5Gi or 2e3"):
-        parse_amount("memory", text)
+        parse_quantity_in_base_units("memory", text)
 
 
 @pytest.mark.parametrize("text", [str(LARGEST + 1), "8Ei", "1e19", "9223372036854775.808E3", "1e999", "-8Ei"])
 def test_amount_beyond_63_bits_is_refused(text):
     with pytest.raises(InvalidQuantity, match="63 bits"):
-        parse_amount("memory", text)
+        parse_quantity_in_base_units("memory", text)
 
 
 def test_exponent_of_many_digits_is_refused_before_it_is_computed():
     with pytest.raises(InvalidQuantity, match="exponent"):
-        parse_amount("memory", "1e99999999999")
+        parse_quantity_in_base_units("memory", "1e99999999999")
 
 
 def test_cpu_that_only_fits_without_its_thousandths_is_refused():
-    assert parse_amount("memory", "9223372036854775807") == LARGEST
+    assert parse_quantity_in_base_units("memory", "9223372036854775807") == LARGEST
     with pytest.raises(InvalidQuantity, match="cpu"):
-        parse_amount("cpu", "9223372036854775807")
+        parse_quantity_in_base_units("cpu", "9223372036854775807")
 
 
 @given(
@@ -109,7 +109,7 @@ def test_parsed_value_is_exact(whole, digits, suffix):
 def test_shown_amount_reads_back_the_same(resource, amount):
     if resource == "cpu":
         amount //= 1000
-    assert parse_amount(resource, format_quantity(resource, amount)) == amount
+    assert parse_quantity_in_base_units(resource, format_quantity(resource, amount)) == amount
 
 
 def test_amounts_are_written_in_the_usual_notation():

@@ -59,7 +59,7 @@ def test_label_selector_wants_all_labels_and_all_expressions():
     assert selector.matches({"app": "x", "zone": "a"})
     assert not selector.matches({"app": "x"})
     assert not selector.matches({"app": "y", "zone": "a"})
-    assert selector.keys() == {"app", "zone"}
+    assert selector.label_keys() == {"app", "zone"}
 
 
 def test_node_term_without_expressions_matches_no_node():

@@ -128,8 +128,8 @@ def test_every_field_of_trees_and_slices_is_read():
     )
     assert full.spec.subgroup_tree.parents == (-1, -1, 0, 0, 1)
     assert full.spec.subgroup_tree.roots == (0, 1)
-    assert full.spec.sub_groups[3].slices.slice_size(8) == 4
-    assert full.spec.sub_groups[2].slices is None
+    assert full.spec.sub_groups[3].topology_slices.slice_size(8) == 4
+    assert full.spec.sub_groups[2].topology_slices is None
 
 
 def test_minimum_of_a_tree_is_that_of_the_cheapest_children_that_must_run():
@@ -148,7 +148,7 @@ def test_missing_pods_of_a_tree_are_counted_where_the_fewest_are_missing():
 
 
 def test_count_of_slices_divides_min_member_into_slices_of_equal_size():
-    slices = group(minMember=12, topology={"slices": {"level": "rack", "count": 3}}).spec.slices
+    slices = group(minMember=12, topology={"slices": {"level": "rack", "count": 3}}).spec.topology_slices
     assert slices.slice_size(12) == 4
 
 

@@ -16,9 +16,9 @@ from batchsched.framework.nodes.change_log import (
 def test_changed_nodes_are_listed_once_and_in_order():
     moves = NodeChangeLog(4)
     for node in (2, 0):
-        moves.record(node)
+        moves.record_node_change(node)
     between = moves.generation
-    moves.record(2)
+    moves.record_node_change(2)
     assert moves.nodes_changed_since(0).tolist() == [0, 2]
     assert moves.nodes_changed_since(between).tolist() == [2]
     assert moves.nodes_changed_since(moves.generation).tolist() == []
@@ -29,7 +29,7 @@ def test_no_change_is_missed_however_old_the_generation(data):
     moves = NodeChangeLog(3)
     noted = [step % 7 % 3 for step in range(4 * MIN_ENTRIES)]
     for node in noted:
-        moves.record(node)
+        moves.record_node_change(node)
     since = data.draw(st.integers(0, len(noted)))
     found = moves.nodes_changed_since(since).tolist()
     assert set(noted[since:]) <= set(found)
@@ -40,7 +40,7 @@ def test_no_change_is_missed_however_old_the_generation(data):
 def test_changes_follow_renumbered_nodes_and_omit_deleted_ones():
     moves = NodeChangeLog(3)
     for node in (0, 1, NO_NODE):
-        moves.record(node)
+        moves.record_node_change(node)
     moves.renumber_nodes([2, NO_NODE, 1, NO_NODE], 3)
     assert moves.nodes_changed_since(0).tolist() == [2]
     assert moves.generation == 4
@@ -64,7 +64,7 @@ def test_array_is_recomputed_for_changed_nodes_in_a_copy():
     cache = NodeValueCache(changes, 3)
     before = cache.cached_array("squares", squares)
     squares.numbers[1] = 5
-    changes.record(1)
+    changes.record_node_change(1)
     assert cache.cached_array("squares", squares).tolist() == [1, 25, 9]
     assert cache.cached_array("squares", squares).tolist() == [1, 25, 9]
     assert before.tolist() == [1, 4, 9]
@@ -78,7 +78,7 @@ def test_array_follows_renumbered_nodes():
     squares.numbers = [3, 2]
     changes.renumber_nodes([-1, 1, -1], 2)
     cache.adapt_to_new_node_indexes(np.asarray([-1, 1], np.int32))
-    changes.record(0)
+    changes.record_node_change(0)
     assert cache.cached_array("squares", squares).tolist() == [9, 4]
     assert squares.asked[-1] == [0]
 
@@ -90,7 +90,7 @@ def test_value_is_updated_with_the_changed_nodes():
         cache.cached_value("v", lambda: "a", lambda value, changed: f"{value}{changed.tolist()}")
         for _ in range(2)
     ]
-    changes.record(2)
+    changes.record_node_change(2)
     seen.append(cache.cached_value("v", lambda: "b", lambda value, changed: f"{value}{changed.tolist()}"))
     assert seen == ["a", "a", "a[2]"]
 

@@ -7,7 +7,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.core.selector import NodeSelector, NodeSelectorTerm, SelectorRequirement
 from batchsched.framework.nodes.node_table import NodeTable
 from batchsched.framework.plugin_support.node_selection import (
-    nodes_matching_selector,
+    mask_nodes_matching_selector,
     untolerated_taint_counts,
 )
 from tests.plugins.cluster import land, node, pod, table
@@ -76,9 +76,9 @@ def said(made: NodeTable) -> list:
         made.requested.tolist(),
         made.nonzero_requested.tolist(),
         (made.label_indexes_and_values("disk")[0].tolist(), made.label_indexes_and_values("disk")[1]),
-        nodes_matching_selector(made, DISKS).tolist(),
+        mask_nodes_matching_selector(made, DISKS).tolist(),
         untolerated_taint_counts(made, (), HARD).tolist(),
-        made.cached_value(
+        made.cached_value_of_nodes(
             "cpu", lambda table: sum(one.parse_allocatable_in_base_units()["cpu"] for one in table.nodes)
         ),
         [[pod.key for pod in made.pod_table.pods_on(at)] for at in range(len(made.names))],

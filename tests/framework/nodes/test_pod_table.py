@@ -166,12 +166,12 @@ def test_init_containers_hold_ports_only_as_sidecars():
 
 def test_host_ports_conflict_by_number_protocol_and_address():
     here, there = WEB._replace(address="10.0.0.1"), WEB._replace(address="10.0.0.2")
-    assert WEB.conflicts(here)
-    assert here.conflicts(WEB)
-    assert here.conflicts(here)
-    assert not here.conflicts(there)
-    assert not WEB.conflicts(WEB._replace(protocol="UDP"))
-    assert not WEB.conflicts(WEB._replace(number=81))
+    assert WEB.conflicts_with(here)
+    assert here.conflicts_with(WEB)
+    assert here.conflicts_with(here)
+    assert not here.conflicts_with(there)
+    assert not WEB.conflicts_with(WEB._replace(protocol="UDP"))
+    assert not WEB.conflicts_with(WEB._replace(number=81))
     assert any_port_conflict((there, WEB), (here,))
     assert not any_port_conflict((there,), (here,))
     assert not any_port_conflict((WEB,), ())

@@ -16,7 +16,10 @@ def test_reserved_volumes_are_kept_until_they_are_reverted():
     reserved.reserve(Y, OF_Y)
     assert reserved.claim_of == {"v": "default/c", "w": "default/e"}
     assert reserved.node_of == {"default/d": "n"}
-    assert (reserved.get(Y), reserved.get(NEW_X)) == (OF_Y, ReservedPodVolumes())
+    assert (reserved.reserved_volumes_of_pod(Y), reserved.reserved_volumes_of_pod(NEW_X)) == (
+        OF_Y,
+        ReservedPodVolumes(),
+    )
     reserved.release(X)
     reserved.release(X)
     reserved.release(NEW_X)
@@ -36,7 +39,7 @@ def test_volumes_of_reserved_pods_are_copied():
     before.reserve(NEW_X, OF_Y)
     after.copy_reservations_of_pods_being_bound(before, lambda pod, uid: (pod, uid) == ("default/x", "ux"))
     assert (after.claim_of, after.node_of) == ({"v": "default/c"}, {"default/d": "n"})
-    assert after.get(X) == OF_X
+    assert after.reserved_volumes_of_pod(X) == OF_X
 
 
 def test_reservations_are_dropped_if_their_pods_are_not_being_bound_any_more():
@@ -44,7 +47,10 @@ def test_reservations_are_dropped_if_their_pods_are_not_being_bound_any_more():
     reserved.reserve(X, OF_X)
     reserved.reserve(NEW_X, OF_X)
     reserved.release_reservations_of_pods_not_being_bound(lambda _, uid: uid == "new")
-    assert (reserved.get(X), reserved.get(NEW_X)) == (ReservedPodVolumes(), OF_X)
+    assert (reserved.reserved_volumes_of_pod(X), reserved.reserved_volumes_of_pod(NEW_X)) == (
+        ReservedPodVolumes(),
+        OF_X,
+    )
     assert (reserved.claim_of, reserved.node_of) == ({"v": "default/c"}, {"default/d": "n"})
     reserved.release_reservations_of_pods_not_being_bound(lambda *_: False)
     assert (reserved.claim_of, reserved.node_of) == ({}, {})

@@ -10,10 +10,10 @@ from batchsched.framework.plugin_support.csi_migration import (
     EBS,
     GCE,
     csi_handle_of_inline_volume,
+    csi_handle_of_persistent_volume,
     migrated_plugins,
     migrated_volume_kind,
     translate_node_affinity_to_csi,
-    volume_handle,
 )
 
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
@@ -56,13 +56,13 @@ def selector(*expressions):
     ids=["no label", "label", "both labels", "several zones"],
 )
 def test_the_handle_of_a_gce_disk_contains_the_zone_or_region_of_its_labels(labels, handle):
-    found = volume_handle(volume(labels, gcePersistentDisk={"pdName": "d"}))
+    found = csi_handle_of_persistent_volume(volume(labels, gcePersistentDisk={"pdName": "d"}))
     assert found == f"projects/UNSPECIFIED/{handle}/disks/d"
 
 
 @pytest.mark.parametrize("zones", ["a__b", "us-east1-b__us-west1-a"], ids=["no zones", "two regions"])
 def test_a_gce_disk_in_zones_without_a_common_region_has_no_handle(zones):
-    assert volume_handle(volume({ZONE: zones}, gcePersistentDisk={"pdName": "d"})) is None
+    assert csi_handle_of_persistent_volume(volume({ZONE: zones}, gcePersistentDisk={"pdName": "d"})) is None
 
 
 def test_the_handle_of_an_inline_gce_disk_has_no_zone():

@@ -6,10 +6,10 @@ from batchsched.api.core.pod import Toleration
 from batchsched.api.core.selector import NodeSelector, NodeSelectorTerm, SelectorRequirement
 from batchsched.errors import InvalidSelector
 from batchsched.framework.plugin_support.node_selection import (
+    mask_nodes_matching_selector,
     mask_nodes_matching_term,
     mask_nodes_selected_by_pod,
     mask_nodes_with_labels,
-    nodes_matching_selector,
     taint_set_indexes_and_sets,
     untolerated_taint_counts,
 )
@@ -41,7 +41,7 @@ LABELS = st.lists(st.dictionaries(st.sampled_from(["zone", "gen"]), VALUES), min
 def test_masks_equal_the_selector_evaluated_node_by_node(labels, terms):
     made = table([node(f"n{at}", labels=one) for at, one in enumerate(labels)])
     selector = NodeSelector(node_selector_terms=tuple(terms))
-    assert nodes_matching_selector(made, selector).tolist() == [
+    assert mask_nodes_matching_selector(made, selector).tolist() == [
         selector.matches(one.labels, one.name) for one in made.nodes
     ]
     for term in terms:

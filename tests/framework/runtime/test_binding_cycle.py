@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from batchsched.errors import PluginError
 from batchsched.framework.runtime.binding_cycle import (
-    BindingCycle,
+    BindingCycleInput,
     run_binding_cycle,
     unreserve_after_session,
 )
@@ -62,7 +62,7 @@ class Keeper:
 
 
 def bound(*plugins: object, node: str = "n0") -> Status:
-    cycle = BindingCycle(table([a_node("n0")]), Written())
+    cycle = BindingCycleInput(table([a_node("n0")]), Written())
     return asyncio.run(run_binding_cycle(Pipeline(plugins), pod(), node, cycle))
 
 

@@ -32,7 +32,7 @@ class Refusing:
 class Exceeded:
     """The deadline of a plugin that exceeded it in an earlier session."""
 
-    def exceeded_deadline(self, plugin):
+    def find_exceeded_deadline(self, plugin):
         return ExceededDeadline(plugin, "Filter", 0, 1.0)
 
     def call_within_deadline(self, plugin, point, call):
@@ -52,7 +52,7 @@ def test_a_disabled_plugin_accepts_every_node_and_gives_equal_scores():
 class Unhurried:
     """Accepts calls without a deadline."""
 
-    def exceeded_deadline(self, plugin):
+    def find_exceeded_deadline(self, plugin):
         return None
 
     def call_within_deadline(self, plugin, point, call):

@@ -45,7 +45,7 @@ def start(sizes: list[dict[str, int]], zones: list[dict[str, int]], choose: Any)
 def test_pods_that_fit_find_zones_in_any_order_and_by_any_choice(sizes, zones, data):
     made = table([topology_of(zones)])
     read = zone_table(made)
-    demands = [read.demand_of(pod_of(size, f"p{at}")) for at, size in enumerate(sizes)]
+    demands = [read.cached_aligned_demand(pod_of(size, f"p{at}")) for at, size in enumerate(sizes)]
     assume(all(start([size], zones, lambda fitting: fitting[0]) for size in sizes))
     if all_pods_fit_in_any_order(demands, read, 0):
         order = data.draw(st.permutations(sizes))
@@ -59,7 +59,7 @@ def test_equal_pods_fit_exactly_if_the_zones_together_have_room_for_them(size, c
     read = zone_table(made)
     room = sum(min(zone[one] // amount for one, amount in size.items() if amount) for zone in zones)
     assume(room)  # the caller refuses a pod that fits into no zone
-    demands = [read.demand_of(pod_of(size, "p"))] * count
+    demands = [read.cached_aligned_demand(pod_of(size, "p"))] * count
     assert all_pods_fit_in_any_order(demands, read, 0) is (count <= room)
 
 

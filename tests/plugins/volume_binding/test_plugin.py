@@ -8,7 +8,7 @@ from batchsched.config.kubernetes_release import RELEASES
 from batchsched.errors import PluginError
 from batchsched.framework.cycle_state import CycleState
 from batchsched.framework.runtime.binding_cycle import (
-    BindingCycle,
+    BindingCycleInput,
     run_binding_cycle,
     unreserve_after_session,
 )
@@ -120,7 +120,7 @@ def test_arguments_equal_those_of_kube_scheduler():
 
 def bound(one, name, made, binder, **args):
     plugin = VolumeBinding(VolumeBindingArgs(**args))
-    status = asyncio.run(plugin.prebind(one, name, BindingCycle.from_placed_pods([one], made, binder)))
+    status = asyncio.run(plugin.prebind(one, name, BindingCycleInput.from_placed_pods([one], made, binder)))
     return status.code
 
 
@@ -195,7 +195,7 @@ def test_claims_not_bound_before_the_timeout_are_an_error_and_release_their_volu
     made = stored(NODES, claim("c"), claim("d"), STATIC, volume("v"))
     one, plugin = claiming("x", "c"), VolumeBinding(VolumeBindingArgs(bind_timeout_seconds=7))
     assert plugin.reserve(one, 0, made, CycleState()).ok
-    cycle = BindingCycle.from_placed_pods([one], made, Written(bound=False))
+    cycle = BindingCycleInput.from_placed_pods([one], made, Written(bound=False))
     with pytest.raises(PluginError, match="binding volumes: default/c not bound within 7 s"):
         asyncio.run(run_binding_cycle(Pipeline([plugin]), one, "a", cycle))
     assert unreserve_after_session(Pipeline([plugin]), one, "a", made) == ()

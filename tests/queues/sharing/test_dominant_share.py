@@ -6,7 +6,7 @@ Source: Kueue, `TestDominantResourceShare` and `TestFairPreemptions`, and the ru
 import numpy as np
 import pytest
 
-from batchsched.queues.entitlements import compute_entitlements, sibling_queues_below
+from batchsched.queues.entitlements import build_sibling_queues, compute_entitlements
 from batchsched.queues.reclaim_rules import may_reclaim, may_reclaim_all
 from batchsched.queues.sharing.dominant_share import DominantResourceShare, DominantResourceShareArgs
 from batchsched.queues.sharing.dominant_share import dominant_resource_shares as drs
@@ -46,7 +46,7 @@ def two_queues(usage, mine, theirs, weight=1.0):
         queue("lending-cq", guarantee={"cpu": str(theirs[0]), "nvidia.com/gpu": str(theirs[1])}),
     ]
     shares = shares_of(queues, resources, {"cq": [usage[0] * 1000, usage[1]]})
-    siblings = sibling_queues_below(
+    siblings = build_sibling_queues(
         shares, compute_entitlements(shares, [DominantResourceShare()] * len(shares)), 0
     )
     return drs(siblings, siblings.usage)[siblings.names.index("cq")]
@@ -75,7 +75,7 @@ def test_resource_that_no_queue_lends_is_ignored():
         queue("other", guarantee={"cpu": "8", "nvidia.com/gpu": "64"}, lendingLimit={"nvidia.com/gpu": "0"}),
     ]
     shares = shares_of(queues, cluster(cpu=10_000, gpu=66), {"cq": [5000, 5]})
-    siblings = sibling_queues_below(
+    siblings = build_sibling_queues(
         shares, compute_entitlements(shares, [DominantResourceShare()] * len(shares)), 0
     )
     assert siblings.lendable.tolist() == [10_000, 0]
@@ -153,7 +153,7 @@ def test_queue_that_borrows_does_not_push_another_below_nominal():
 
 def test_next_queue_has_the_smallest_share_including_the_candidate():
     shares = cohort(a=3, b=2, c=4)
-    siblings = sibling_queues_below(
+    siblings = build_sibling_queues(
         shares, compute_entitlements(shares, [DominantResourceShare()] * len(shares)), 0
     )
     keys = dict(
@@ -169,7 +169,7 @@ def test_next_queue_has_the_smallest_share_including_the_candidate():
 def test_a_demand_of_a_resource_that_no_queue_lends_is_measured_by_its_capacity():
     queues = [queue(name, guarantee={"cpu": "2"}, lendingLimit={"cpu": "0"}) for name in "ab"]
     shares = shares_of(queues, cluster(cpu=4000, gpu=0), {})
-    siblings = sibling_queues_below(
+    siblings = build_sibling_queues(
         shares, compute_entitlements(shares, [DominantResourceShare()] * len(shares)), 0
     )
     demand = np.zeros_like(siblings.usage)

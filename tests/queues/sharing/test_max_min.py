@@ -3,7 +3,7 @@
 import numpy as np
 from hypothesis import given
 
-from batchsched.queues.entitlements import compute_entitlements, sibling_queues_below
+from batchsched.queues.entitlements import build_sibling_queues, compute_entitlements
 from batchsched.queues.reclaim_rules import may_reclaim
 from batchsched.queues.sharing.max_min import GuaranteedRatio, MaxMin
 from batchsched.queues.sharing.sibling_queues import ReclaimRequest
@@ -34,7 +34,7 @@ def test_no_queue_has_more_per_weight_than_an_unsatisfied_one(shares):
 
 
 def keys(shares) -> dict[str, float]:
-    siblings = sibling_queues_below(
+    siblings = build_sibling_queues(
         shares, compute_entitlements(shares, [GuaranteedRatio()] * len(shares)), 0
     )
     found = GuaranteedRatio().key(siblings, np.zeros_like(siblings.usage))

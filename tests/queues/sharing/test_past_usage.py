@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchsched.queues.entitlements import compute_entitlements, sibling_queues_below
+from batchsched.queues.entitlements import build_sibling_queues, compute_entitlements
 from batchsched.queues.reclaim_rules import may_reclaim
 from batchsched.queues.sharing.past_usage import (
     DecayedUsageArgs,
@@ -116,7 +116,7 @@ def test_order_is_fair_share_then_quota_then_priority_then_saturation():
     used = {"over": [9], "quota": [2], "urgent": [1], "low": [1]}
     waits = {"over": [4], "quota": [4], "urgent": [2], "low": [4]}
     shares = shares_of(queues, cluster(gpu=20), used, waits)
-    siblings = sibling_queues_below(shares, compute_entitlements(shares, [TimeBased()] * len(shares)), 0)
+    siblings = build_sibling_queues(shares, compute_entitlements(shares, [TimeBased()] * len(shares)), 0)
     keys = TimeBased().key(siblings, np.full_like(siblings.usage, 1))
     order = [
         siblings.names[at] for at in np.lexsort(keys.T[::-1]).tolist() if siblings.names[at] != "default"
@@ -137,7 +137,7 @@ def test_score_is_usage_plus_penalty_divided_by_capacity_and_weight():
         history={"a": [4000, 20], "b": [2000, 10]},
         usage={"a": [1, 1]},
     )
-    siblings = sibling_queues_below(
+    siblings = build_sibling_queues(
         shares, compute_entitlements(shares, [DecayedUsageSharing()] * len(shares)), 0
     )
     policy = DecayedUsageSharing(DecayedUsageArgs(penalty=0.5))
@@ -164,7 +164,7 @@ def test_equal_requests_get_equal_usage_over_time():
     for _ in range(100):
         past = {name: [amounts["gpu"]] for name, amounts in history.items()}
         shares = shares_of(queues, cluster(gpu=16), waits={"a": [16], "b": [16]}, history=past)
-        siblings = sibling_queues_below(
+        siblings = build_sibling_queues(
             shares, compute_entitlements(shares, [DecayedUsageSharing()] * len(shares)), 0
         )
         keys = DecayedUsageSharing().key(siblings, siblings.surplus_demand)

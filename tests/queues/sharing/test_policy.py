@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from batchsched.errors import InvalidInput
-from batchsched.queues.entitlements import compute_entitlements, sibling_queues_below
+from batchsched.queues.entitlements import build_sibling_queues, compute_entitlements
 from batchsched.queues.gang_order import POLICIES
 from batchsched.queues.reclaim_rules import may_reclaim
 from batchsched.queues.sharing.dominant_share import DominantResourceShare
@@ -40,7 +40,7 @@ def test_example_of_the_drf_paper_gives_three_tasks_to_a_and_two_to_b():
 
 def test_drf_launches_tasks_in_the_order_of_the_table_of_the_paper():
     # NSDI 2011, table 2: B, A, A, B, A are launched in that order; B first only because ties are free there.
-    from batchsched.queues.entitlements import compute_entitlements, sibling_queues_below
+    from batchsched.queues.entitlements import build_sibling_queues, compute_entitlements
     from batchsched.queues.sharing.policy import Drf
 
     usage = {"a": np.zeros(2, np.int64), "b": np.zeros(2, np.int64)}
@@ -48,7 +48,7 @@ def test_drf_launches_tasks_in_the_order_of_the_table_of_the_paper():
     usage["b"] += B
     for _ in range(4):
         shares = shares_of((queue("a"), queue("b")), PAPER, usage, {"a": 9 * A, "b": 9 * B})
-        siblings = sibling_queues_below(shares, compute_entitlements(shares, [Drf()] * len(shares)), 0)
+        siblings = build_sibling_queues(shares, compute_entitlements(shares, [Drf()] * len(shares)), 0)
         nothing = np.zeros_like(siblings.usage)
         keys = Drf().key(siblings, nothing)
         assert siblings.names == ("a", "b", "default")
@@ -74,7 +74,7 @@ def test_queues_of_equal_priority_share_by_weight():
 def test_next_queue_has_the_highest_priority_then_the_least_borrowed():
     queues = (queue("a"), queue("b"), queue("c", priority=1))
     shares = shares_of(queues, cluster(cpu=9000), {"a": [2000], "b": [1000], "c": [5000]})
-    siblings = sibling_queues_below(
+    siblings = build_sibling_queues(
         shares, compute_entitlements(shares, [PrioritySharing()] * len(shares)), 0
     )
     keys = PrioritySharing().key(siblings, np.zeros_like(siblings.usage))
@@ -147,7 +147,7 @@ def test_every_sibling_is_entitled_to_the_whole_pool_less_guarantees(name):
 def test_queue_whose_gang_is_first_in_the_order_is_next(name):
     policy = make_sharing_policy(name, {})
     shares = shares_of((queue("a"), queue("b")), cluster(cpu=10_000), {"a": [5000]})
-    siblings = sibling_queues_below(shares, compute_entitlements(shares, [policy] * len(shares)), 0)
+    siblings = build_sibling_queues(shares, compute_entitlements(shares, [policy] * len(shares)), 0)
     siblings = replace(siblings, head=np.array([3.0, 7.0, np.inf]))
     assert policy.key(siblings, siblings.usage).tolist() == [3.0, 7.0, np.inf]
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from batchsched.queues.entitlements import sibling_queues_below
+from batchsched.queues.entitlements import build_sibling_queues
 from batchsched.queues.gang_order import POLICIES
 from batchsched.queues.sharing.policy import make_sharing_policy, registered_policy_classes
 from batchsched.queues.sharing.sibling_queues import (
@@ -55,7 +55,7 @@ def test_key_of_a_sibling_does_not_depend_on_the_other_siblings(name, shares):
     head = np.arange(len(shares), dtype=np.float64)
     for parent in found.parents():
         begin, end = shares.child_row_ranges()[parent].tolist()
-        siblings = sibling_queues_below(found.shares, found.entitled, parent, head[begin:end])
+        siblings = build_sibling_queues(found.shares, found.entitled, parent, head[begin:end])
         together = policy.key(siblings, siblings.surplus_demand).tolist()
         for at in range(len(siblings)):
             twice = siblings.copies_of_sibling(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from batchsched.api.crd.base import CustomMeta
 from batchsched.api.crd.queue import Queue
-from batchsched.queues.entitlements import compute_entitlements, sibling_queues_below
+from batchsched.queues.entitlements import build_sibling_queues, compute_entitlements
 from batchsched.queues.queue_table import (
     Entitlements,
     QueueTable,
@@ -66,7 +66,7 @@ class Case:
     entitled: Entitlements
 
     def siblings(self, parent: int) -> SiblingQueues:
-        return sibling_queues_below(self.shares, self.entitled, parent)
+        return build_sibling_queues(self.shares, self.entitled, parent)
 
     def parents(self) -> list[int]:
         return [

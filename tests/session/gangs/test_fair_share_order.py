@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from batchsched.api.snapshot import Snapshot
 from batchsched.framework.runtime.registry import standard_registry
-from batchsched.queues.entitlements import sibling_queues_below
+from batchsched.queues.entitlements import build_sibling_queues
 from batchsched.session.gangs import fair_share_order as turns
 from batchsched.session.gangs import order as entitled
 from batchsched.session.gangs.fair_share_order import (
@@ -30,7 +30,7 @@ def test_a_gang_of_several_classes_requests_all_its_pods_and_needs_its_smallest_
     pods = (pod("small", group="g", gpu=1), pod("large", group="g", gpu=4), pod("other", group="g", gpu=4))
     snapshot = cluster(nodes(2, gpu=5), Snapshot(pods=pods, pod_groups=(group("g", 2),)))
     tables = SessionTables(snapshot, standard_registry().create_pipeline(profile()))
-    tables.refresh()
+    tables.update_pending_gangs_and_indexes()
     (waiting,) = [tables.pending_gang(members) for members in tables.gangs.values()]
     gpus = tables.node_table.column["nvidia.com/gpu"]
     assert int(pending_requests_of_gang(waiting)[gpus]) == 9
@@ -84,7 +84,7 @@ def evaluated_each_turn(
         )
         head = np.array([np.inf if one is None else one[0] for one in below])
         policy = standing.policies[row]
-        siblings = sibling_queues_below(shares.with_usage(usage), standing.entitled, row, head)
+        siblings = build_sibling_queues(shares.with_usage(usage), standing.entitled, row, head)
         keys = policy.key(siblings, asked).reshape(len(below), -1)
 
         def rank(at: int) -> Any:

@@ -38,7 +38,7 @@ def test_eligibility_caches_the_answer_for_a_gang_and_a_new_object_does_not_reus
     lost = tables.gangs["team/ghost"]
     first = GangEligibilityCheck(tables, levels)
     answers = [first.eligible_gang_or_refusal(lost), first.eligible_gang_or_refusal(lost)]
-    tables.set_aside_names = frozenset({"PodGroup team/ghost"})
+    tables.names_of_set_aside_objects = frozenset({"PodGroup team/ghost"})
     answers.append(GangEligibilityCheck(tables, levels).eligible_gang_or_refusal(lost))
     assert answers[0] is answers[1]
     assert ["it was set aside" in str(answer) for answer in answers] == [False, False, True]

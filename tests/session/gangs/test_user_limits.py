@@ -77,7 +77,7 @@ def test_no_user_exceeds_a_limit_and_no_gang_within_all_limits_waits(seed: int):
     snapshot, users = random_cluster(random.Random(seed))
     decision = schedule(snapshot, NO_EVICTIONS)
     placed = {f"team/{one.pod.rpartition('-')[0]}" for one in decision.assignments}
-    running = {f"team/{one.name.rpartition('-')[0]}" for one in snapshot.pods if one.node}
+    running = {f"team/{one.name.rpartition('-')[0]}" for one in snapshot.pods if one.node_name}
     used: Counter[tuple[str, str]] = Counter()
     grown = set()
     for group in snapshot.pod_groups:

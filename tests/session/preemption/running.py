@@ -86,7 +86,7 @@ def asked_to_leave(snapshot: Snapshot, decision: Decision) -> Snapshot:
         if key in victims:
             stamp = msgspec.structs.replace(one.metadata, deletion_timestamp=format_timestamp(NOW + 30))
             return msgspec.structs.replace(one, metadata=stamp)
-        if not one.node:
+        if not one.node_name:
             status = msgspec.structs.replace(one.status, nominated_node_name=places.get(key, ""))
             return msgspec.structs.replace(one, status=status)
         return one
@@ -120,8 +120,8 @@ def started_now(snapshot: Snapshot) -> Snapshot:
     return replace(
         snapshot,
         pods=tuple(
-            at_work(one, one.node, 0, one.spec.priority or 0)
-            if one.node and not one.status.start_time
+            at_work(one, one.node_name, 0, one.spec.priority or 0)
+            if one.node_name and not one.status.start_time
             else one
             for one in snapshot.pods
         ),

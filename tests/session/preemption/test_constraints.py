@@ -19,7 +19,7 @@ from tests.solver.victims.instances import victims_of
 def test_budget_counts_the_pods_of_each_unit_that_it_protects():
     made = running("g", ["n0", "n1"], requests={"gpu": 1})
     tables = SessionTables(cluster(nodes(2, gpu=8), made), standard_registry().create_pipeline(profile()))
-    tables.refresh()
+    tables.update_pending_gangs_and_indexes()
     causes = [
         EvictionOption(unit, "Preempted")
         for one in VictimCandidates(tables, NOW, "batchsched").unprotected_candidates
@@ -54,13 +54,13 @@ def test_each_pod_is_matched_once_in_a_session_and_only_with_budgets_that_select
     wishes = tuple(pod(f"wish{at}", priority=10, gpu=4) for at in range(3))
     snapshot = cluster(nodes(2, gpu=8), pods=(*pods, *wishes), pod_disruption_budgets=budgets)
     matched: list[tuple[str, str]] = []
-    protects = PodDisruptionBudget.protects
+    protects = PodDisruptionBudget.counts_eviction_of
 
     def recorded(one: PodDisruptionBudget, shown: Pod) -> bool:
         matched.append((one.spec.selector.match_labels["app"], shown.labels["app"]))
         return protects(one, shown)
 
-    monkeypatch.setattr(PodDisruptionBudget, "protects", recorded)
+    monkeypatch.setattr(PodDisruptionBudget, "counts_eviction_of", recorded)
     assert len(schedule(snapshot).evictions) == 3
     assert sorted(matched) == [(app, app) for app in apps]
 
@@ -97,7 +97,7 @@ def _with_selector(selector: dict[str, Any]) -> PodDisruptionBudget:
 def test_a_budget_that_allows_less_than_nothing_admits_sets_that_it_does_not_protect():
     made = running("g", ["n0"], requests={"gpu": 1})
     tables = SessionTables(cluster(nodes(2, gpu=8), made), standard_registry().create_pipeline(profile()))
-    tables.refresh()
+    tables.update_pending_gangs_and_indexes()
     options = [
         EvictionOption(unit, "Preempted")
         for one in VictimCandidates(tables, NOW, "batchsched").unprotected_candidates

@@ -374,7 +374,9 @@ def cluster_of(case: Case) -> Snapshot:
                 places.append((node, [free[node].pop() for _ in range(count)]))
         if places:
             part = holding(f"run{number}", places)
-            parts.append(replace(part, pods=tuple(at_work(one, one.node, 60, priority) for one in part.pods)))
+            parts.append(
+                replace(part, pods=tuple(at_work(one, one.node_name, 60, priority) for one in part.pods))
+            )
     for number, (priority, devices, count) in enumerate(case.pending):
         name = f"new{number}"
         if count > 0:

@@ -200,7 +200,7 @@ def test_only_a_reclaim_for_a_guarantee_leaves_a_queue_below_its_guarantee_and_n
         amount = int(resources.requests[GPU]) if resources is not None and resources.requests else 0
         gang = one.name.rpartition("-")[0]
         size[gang] = size.get(gang, 0) + amount
-        used[queue_of[gang]] += amount if one.node else 0
+        used[queue_of[gang]] += amount if one.node_name else 0
     decision = schedule(snapshot)
     reclaimed = {entry.pod_group: entry.for_ for entry in decision.evictions if entry.reason == "Reclaimed"}
     evicted_gangs = {entry.pod_group for entry in decision.evictions}
@@ -262,7 +262,7 @@ def tenants(*parts: Snapshot, **more: Any) -> dict[str, list[tuple[int, int, boo
     tables = SessionTables(
         cluster(nodes(2, gpu=8), *parts, **more), standard_registry().create_pipeline(profile())
     )
-    tables.refresh()
+    tables.update_pending_gangs_and_indexes()
     return {
         one.members.key: [(len(unit.pods), unit.cost, unit.ends) for unit in one.eviction_units]
         for one in VictimCandidates(tables, NOW, "batchsched").unprotected_candidates

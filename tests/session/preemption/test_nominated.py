@@ -30,7 +30,7 @@ def frame_of(*parts: Snapshot) -> SessionTables:
 
 def tables_of(snapshot: Snapshot, settings: Profile | None = None) -> SessionTables:
     tables = SessionTables(snapshot, standard_registry().create_pipeline(settings or profile()))
-    tables.refresh()
+    tables.update_pending_gangs_and_indexes()
     return tables
 
 

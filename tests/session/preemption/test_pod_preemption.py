@@ -366,7 +366,7 @@ def after(snapshot: Snapshot, decision: Decision) -> Snapshot:
     gone = {one.pod_key for one in decision.evictions}
     there = {one.pod_key: one.node for one in decision.nominations}
     pods = tuple(
-        with_status(one, nominated_node_name=there.get(one.key, "")) if not one.node else one
+        with_status(one, nominated_node_name=there.get(one.key, "")) if not one.node_name else one
         for one in bound(snapshot, decision).pods
         if one.key not in gone
     )
@@ -414,11 +414,11 @@ def test_a_preemptor_is_placed_on_its_node_once_its_victims_have_left(snapshot: 
 def test_victims_are_of_lower_priority_and_no_pod_is_lost(snapshot: Snapshot):
     decision = schedule(snapshot, ALONE)
     priority = {one.name: one.spec.priority or 0 for one in snapshot.pods}
-    there = {one.name for one in snapshot.pods if one.node}
+    there = {one.name for one in snapshot.pods if one.node_name}
     for one in decision.evictions:
         assert priority[one.pod] < priority[one.for_.partition("/")[2]]
         assert one.pod in there
-    waiting = {one.name for one in snapshot.pods if not one.node}
+    waiting = {one.name for one in snapshot.pods if not one.node_name}
     refused = {key.partition("/")[2] for key in reasons(decision)}
     assert placed(decision).keys() | refused == waiting
     assert not placed(decision).keys() & refused
@@ -448,7 +448,7 @@ def test_budgets_are_violated_only_if_no_node_can_be_cleared_otherwise(snapshot:
 
 
 def _important(one: Pod) -> Pod:
-    spec = msgspec.structs.replace(one.spec, priority=9) if one.node else one.spec
+    spec = msgspec.structs.replace(one.spec, priority=9) if one.node_name else one.spec
     return msgspec.structs.replace(one, spec=spec)
 
 

@@ -155,7 +155,7 @@ def test_guarantee_is_met_within_some_sessions_whatever_the_tenants_protect(seed
     for _ in range(12):
         decision = schedule(snapshot)
         snapshot = started_now(queued_again(snapshot, gone(asked_to_leave(snapshot, decision)), decision))
-        if sum(one.name.startswith("a") for one in snapshot.pods if one.node) == guarantee:
+        if sum(one.name.startswith("a") for one in snapshot.pods if one.node_name) == guarantee:
             return
     raise AssertionError(f"seed {seed}: the guarantee of {guarantee} is not met")
 

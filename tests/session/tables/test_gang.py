@@ -74,7 +74,7 @@ def test_session_tables_are_freed_without_the_garbage_collector():
     gc.disable()
     try:
         tables = SessionTables(Snapshot(pods=(POD,)), standard_registry().create_pipeline(Profile()))
-        tables.refresh()
+        tables.update_pending_gangs_and_indexes()
         record = weakref.ref(tables.counts)
         del tables
         assert record() is None

@@ -63,7 +63,7 @@ class History:
         tables = self.sessions.tables
         move = self.rng.choice(["group", "pod", "bind", "remove", "forget", "node", "node", "decide"])
         missing = [one for one in self.full.pods if one.key not in self.pods]
-        waiting = [one for one in self.pods.values() if not one.node]
+        waiting = [one for one in self.pods.values() if not one.node_name]
         if move == "group" and self.full.pod_groups:
             one = self.rng.choice(self.full.pod_groups)
             self.groups[one.key] = one
@@ -90,7 +90,7 @@ class History:
         del self.pods[waiting.key]
         self.pods[waiting.key] = bound
         tables = self.sessions.tables
-        if bound.node in tables.node_table.index:
+        if bound.node_name in tables.node_table.index:
             tables.replace_pending_by_bound_pod(bound)
         else:
             tables.remove_pod(waiting)
@@ -151,7 +151,7 @@ def test_gangs_that_take_no_part_are_treated_as_resting_gangs_of_a_snapshot(way:
 
 def frame_of(snapshot: Snapshot) -> SessionTables:
     tables = SessionTables(snapshot, standard_registry().create_pipeline(profile()))
-    tables.refresh()
+    tables.update_pending_gangs_and_indexes()
     return tables
 
 
@@ -234,7 +234,7 @@ def test_pods_are_distinguished_by_a_label_once_a_selector_reads_it():
     tables = frame_of(cluster(nodes(1), Snapshot(pods=tuple(plain))))
     before = {id(tables.classes.pod_class_of(one, 0)) for one in plain}
     tables.add_pod(pod("late", labels={"app": "a"}, spec=apart("app"), cpu=1))
-    tables.refresh()
+    tables.update_pending_gangs_and_indexes()
     after = {id(tables.classes.pod_class_of(one, 0)) for one in plain}
     assert (len(before), len(after)) == (1, 2)
 
@@ -251,12 +251,12 @@ def test_pending_gangs_become_running_gangs_when_their_pods_are_bound():
     assert (len(tables.pending_gangs), set(tables.running)) == (2, set())
     for one in snapshot.pods[:2]:
         tables.replace_pending_by_bound_pod(on(one, "n0"))
-    tables.refresh()
+    tables.update_pending_gangs_and_indexes()
     assert (len(tables.pending_gangs), set(tables.running)) == (1, {"team/bert"})
     for one in snapshot.pods:
         tables.remove_pod(one)
     tables.remove_group("team/bert")
-    tables.refresh()
+    tables.update_pending_gangs_and_indexes()
     assert (len(tables.pending_gangs), tables.running, tables.gangs) == (0, {}, {})
     assert not tables.node_table.requested.any()
 

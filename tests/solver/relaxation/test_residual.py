@@ -139,7 +139,7 @@ def test_changes_are_returned_with_their_original_numbers():
             AddedPods(0, 1),
         )
     )
-    assert own.to_whole_problem(changes) == CombinedChange(
+    assert own.to_change_of_whole_problem(changes) == CombinedChange(
         (
             RelaxedLevel(0, 3, 0),
             RelaxedLevel(0, NONE),
@@ -153,9 +153,9 @@ def test_changes_are_returned_with_their_original_numbers():
     other = GangProblemIsolator(
         replace(problem, subgroups=replace(problem.subgroups, pinned=ints(-1, -1)))
     ).isolate_gang(1)
-    assert other.to_whole_problem(RelaxedLevel(0, 3, 0)) == RelaxedLevel(1, 3, 1)
-    assert other.to_whole_problem(AddedPods(0, 2)) == AddedPods(1, 2)
-    assert other.to_whole_problem(AddedNodes(1, 1, passing=0)) == AddedNodes(1, 1, passing=1)
+    assert other.to_change_of_whole_problem(RelaxedLevel(0, 3, 0)) == RelaxedLevel(1, 3, 1)
+    assert other.to_change_of_whole_problem(AddedPods(0, 2)) == AddedPods(1, 2)
+    assert other.to_change_of_whole_problem(AddedNodes(1, 1, passing=0)) == AddedNodes(1, 1, passing=1)
 
 
 def test_every_domain_is_filled_separately():
@@ -165,7 +165,7 @@ def test_every_domain_is_filled_separately():
     assert found.domains.tolist() == [0, 1]
     assert found.placed.tolist() == [[5], [9]]
     assert found.unplaced_pod_counts.tolist() == [[4], [0]]
-    assert found.fits
+    assert found.fits_in_some_domain
 
 
 def test_a_pin_leaves_one_domain_even_when_no_node_is_in_it():
@@ -175,7 +175,7 @@ def test_a_pin_leaves_one_domain_even_when_no_node_is_in_it():
     ).fit_counts.domains.tolist() == [1]
     nowhere = ResidualProblem(problem_of([[8], [8]], [gang | {"pinned": 7}], levels=[[0, 1]])).fit_counts
     assert nowhere.domains.tolist() == [7]
-    assert not nowhere.fits
+    assert not nowhere.fits_in_some_domain
 
 
 def test_an_elastic_gangs_minimum_is_made_of_its_subgroups_and_its_smallest_pods():
@@ -207,7 +207,7 @@ def test_a_new_node_takes_what_its_own_domain_leaves():
             ResidualProblem(problem).fits_with_added_nodes(problem_of_added_nodes_only(problem, change))
             is fits
         )
-        assert ResidualProblem(apply_change(problem, change)).fit_counts.fits is fits
+        assert ResidualProblem(apply_change(problem, change)).fit_counts.fits_in_some_domain is fits
 
 
 @pytest.mark.properties
@@ -222,7 +222,7 @@ def test_new_nodes_alone_give_the_same_answer_as_together_with_the_others(proble
                 beside = ResidualProblem(single).fits_with_added_nodes(
                     problem_of_added_nodes_only(single, change)
                 )
-                assert beside == ResidualProblem(apply_change(single, change)).fit_counts.fits
+                assert beside == ResidualProblem(apply_change(single, change)).fit_counts.fits_in_some_domain
 
 
 @pytest.mark.properties
@@ -233,7 +233,7 @@ def test_counted_fits_are_feasible_and_hopeless_gangs_are_not(problem: Problem):
         if np.any(single.subgroups.required >= 0) or single.gangs.need[0] == 0:
             continue
         taken = bool(solve_exact(single, SolverBudget(deterministic=5.0), seed=0).taken[0])
-        fits = ResidualProblem(single).fit_counts.fits
+        fits = ResidualProblem(single).fit_counts.fits_in_some_domain
         assert taken or not fits
         if len(single.classes.count) == 1:
             assert taken == fits
@@ -246,7 +246,7 @@ def test_counted_fits_are_feasible_and_hopeless_gangs_are_not(problem: Problem):
 def test_the_quick_answer_equals_the_exact_one_on_small_problems(problem: Problem):
     for gang in np.flatnonzero(problem.gangs.need > 0).tolist():
         single = GangProblemIsolator(problem).isolate_gang(gang).problem
-        assert ResidualProblem(single).fits() == bool(
+        assert ResidualProblem(single).gang_fits() == bool(
             solve_exact(single, SolverBudget(deterministic=5.0), seed=0).taken[0]
         )
 
@@ -261,7 +261,7 @@ def test_changed_quotas_give_the_answer_of_the_changed_problem(problem: Problem)
             for change in (quota, half, CombinedChange((quota, quota)), CombinedChange((half, half, half))):
                 assert (
                     ResidualProblem(single).fits_after_change(change)
-                    == ResidualProblem(apply_change(single, change)).fits()
+                    == ResidualProblem(apply_change(single, change)).gang_fits()
                 )
 
 
@@ -285,7 +285,7 @@ def test_a_raised_quota_admits_pods_that_only_the_exact_model_places(
         quota_gangs=np.array([UNLIMITED]),
         **one_gang(3, 2),
     )
-    assert ResidualProblem(apply_change(problem, change)).fits()
+    assert ResidualProblem(apply_change(problem, change)).gang_fits()
     assert ResidualProblem(problem).fits_after_change(change)
     half = halve_change(change)
     assert half is not None
@@ -304,7 +304,7 @@ def test_added_nodes_and_quotas_give_the_answer_of_the_changed_problem(problem: 
         ):
             assert (
                 ResidualProblem(single).fits_after_change(change)
-                == ResidualProblem(apply_change(single, change)).fits()
+                == ResidualProblem(apply_change(single, change)).gang_fits()
             )
 
 
@@ -318,7 +318,7 @@ def test_a_gang_that_fits_on_what_is_left_fitted_when_more_was_free(problem: Pro
         now = replace(before, nodes=replace(before.nodes, free=before.nodes.free // 2))
         assert (
             ResidualProblem(now).fitted_before_placements(ResidualProblem(before))
-            == ResidualProblem(before).fits()
+            == ResidualProblem(before).gang_fits()
         )
 
 
@@ -326,8 +326,8 @@ def test_large_problems_with_rows_are_answered_by_the_packing():
     row = ConstraintRow(ALL_NODES, np.zeros(1, np.int32), np.ones(1, np.int64), np.array([150]))
     gang = {"pods": 150, "demand": [1]}
     problem = problem_of([[1]] * 200, [gang], rows=(row,))
-    assert ResidualProblem(problem).fits()
-    assert not ResidualProblem(problem_of([[1]] * 200, [gang | {"pods": 151}], rows=(row,))).fits()
+    assert ResidualProblem(problem).gang_fits()
+    assert not ResidualProblem(problem_of([[1]] * 200, [gang | {"pods": 151}], rows=(row,))).gang_fits()
 
 
 def test_missing_amounts_are_in_the_unit_of_their_resource():

@@ -123,7 +123,7 @@ def fits_without(problem: VictimProblem, chosen: tuple[int, ...]) -> bool:
     if len(wanted.quotas.gangs):
         left, gangs = quotas_after_eviction(problem, np.isin(np.arange(problem.unit_count), chosen))
         wanted = replace(wanted, quotas=replace(wanted.quotas, free=left, gangs=gangs))
-    return Packing(wanted).place_gang(0) is not None
+    return Packing(wanted).place_minimum_of_gang(0) is not None
 
 
 def cheapest(problem: VictimProblem) -> int | None:

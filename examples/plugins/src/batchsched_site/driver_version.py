@@ -77,7 +77,9 @@ class DriverVersion:
     def _versions(self, nodes: Nodes) -> IntArray:
         # Computed once for all nodes of the session; `nodes.where` selects the nodes of this call.
         key = ("driver version", self.args.label)
-        return nodes.table.cached_value(key, lambda table: _versions(table, self.args.label))[nodes.where]
+        return nodes.table.cached_value_of_nodes(key, lambda table: _versions(table, self.args.label))[
+            nodes.where
+        ]
 
 
 def _versions(table: NodeTable, label: str) -> IntArray:
