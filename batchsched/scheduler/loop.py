@@ -32,6 +32,8 @@ With 4, half of 200 pods per second waited 78 ms instead of 47 ms, and the sched
 """
 MAX_EVENTS_WITHOUT_DELAY: Final = 8
 """Number of events up to which there is no delay."""
+MIN_EVENTS_OF_SUBMISSION: Final = 64
+"""Number of events from which a burst is a submission of many pods: one session for more of them saves CPU."""
 
 
 class Wakeup:
@@ -60,7 +62,8 @@ class Wakeup:
     async def wait_for_cluster_change(self, longest: float, max_delay: float = MAX_DELAY_SECONDS) -> None:
         """Wait until a change of the cluster is signalled, for at most `longest` seconds.
 
-        After a burst of changes, wait for its end, for at most `max_delay` seconds.
+        After a burst of changes, wait for its end, for at most `max_delay` seconds. If there are as many changes as in a
+        submission of many pods, the limit is `MAX_DELAY_SECONDS`.
         """
         try:
             # Not `wait_for`: until Python 3.12 it loses a cancellation that coincides with the event.
@@ -73,7 +76,8 @@ class Wakeup:
         while self._count > MAX_EVENTS_WITHOUT_DELAY and self._count != seen:
             seen = self._count
             await self._clock.sleep(QUIET_SECONDS)
-            if self._at_once or self._clock.monotonic() - self._first_signal_at >= max_delay:
+            limit = max_delay if self._count < MIN_EVENTS_OF_SUBMISSION else MAX_DELAY_SECONDS
+            if self._at_once or self._clock.monotonic() - self._first_signal_at >= limit:
                 break
         self._count, self._at_once = 0, False
         self._news.clear()

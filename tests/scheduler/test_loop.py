@@ -15,6 +15,7 @@ from batchsched.scheduler.loop import (
     DELAY_PER_TURN,
     MAX_DELAY_SECONDS,
     MAX_EVENTS_WITHOUT_DELAY,
+    MIN_EVENTS_OF_SUBMISSION,
     QUIET_SECONDS,
     SchedulerLoop,
     Wakeup,
@@ -204,12 +205,16 @@ class EagerClock(Clock):
 
 
 async def delay_after(
-    session_seconds: float, *, at_once: bool = False, max_delay: float = MAX_DELAY_SECONDS
+    session_seconds: float,
+    *,
+    at_once: bool = False,
+    max_delay: float = MAX_DELAY_SECONDS,
+    events: int = MAX_EVENTS_WITHOUT_DELAY,
 ) -> float:
     """Return the seconds that a stream of events delays the session after one that took this long."""
     clock = EagerClock()
     wakeup = clock.wakeup = Wakeup(clock)
-    for _ in range(MAX_EVENTS_WITHOUT_DELAY):
+    for _ in range(events):
         wakeup.signal_cluster_change()
     wakeup.signal_cluster_change(at_once=at_once)
     clock.turn(session_seconds)
@@ -225,6 +230,11 @@ async def test_a_stream_of_events_delays_the_next_session_by_the_rest_of_a_maxim
 
 async def test_a_stream_of_events_delays_a_session_by_no_more_than_the_callers_maximum():
     assert await delay_after(0.0, max_delay=0.05) == pytest.approx(0.05, abs=2 * QUIET_SECONDS)
+
+
+async def test_one_session_takes_the_pods_of_a_large_submission():
+    delay = await delay_after(0.0, max_delay=0.05, events=MIN_EVENTS_OF_SUBMISSION)
+    assert delay == pytest.approx(MAX_DELAY_SECONDS, abs=2 * QUIET_SECONDS)
 
 
 @pytest.mark.parametrize("session_seconds", [0.01, 0.03, 1.0])
