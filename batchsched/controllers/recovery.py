@@ -416,7 +416,7 @@ class RefusedGangClaimController:
         holding = {uid: key for uid, key in holding.items() if key in named}
         if not holding:
             return frozenset()
-        started = {scheduling_group_key(pod) for pod in self._cache.list_objects(PODS) if pod.node}
+        started = {scheduling_group_key(pod) for pod in self._cache.list_objects(PODS) if pod.node_name}
         return frozenset(uid for uid, key in holding.items() if key not in started)
 
     def _held_claims(self, pods: Iterable[Pod]) -> Iterator[ResourceClaim]:

@@ -223,7 +223,7 @@ class Reporter:
         self.status.request_status_updates(changed)
         for key in changed:
             pods = (self._cache.get(PODS, pod) for pod in self.status.pending_pod_keys(key))
-            self._refused(key, [pod for pod in pods if pod is not None and not pod.node])
+            self._refused(key, [pod for pod in pods if pod is not None and not pod.node_name])
 
     async def _publish_periodically(self) -> None:
         while True:

@@ -63,9 +63,9 @@ def _may_fill(change: ObjectChange) -> bool:
         return (
             before is None or after is None or before.allocatable_quantities != after.allocatable_quantities
         )
-    if change.field != PODS or after is None or not after.node:
+    if change.field != PODS or after is None or not after.node_name:
         return False
-    return before is None or before.node != after.node or before.spec is not after.spec
+    return before is None or before.node_name != after.node_name or before.spec is not after.spec
 
 
 def _demand(places: Places, nodes: Container[str]) -> dict[str, Counter[str]]:

@@ -195,7 +195,7 @@ class ProfileScheduler:
             self.queue.apply_change(change, now)
         # The pod of another profile leaves its place: its binding failed, or it was nominated and is deleted.
         elif before is not None and (
-            before.node or (before.status.nominated_node_name and (after is None or after.terminating))
+            before.node_name or (before.status.nominated_node_name and (after is None or after.terminating))
         ):
             self.queue.retry_gangs_after_failed_binding(before, now)
 
@@ -486,7 +486,7 @@ class ProfileScheduler:
                 # The pod was deleted meanwhile, and what it kept until now is free.
                 self.queue.retry_gangs_after_failed_binding(_bound_copy(pod, node), now)
             present = self._cache.get(PODS, pod.key)
-            if present is not None and not present.node and not present.terminating:
+            if present is not None and not present.node_name and not present.terminating:
                 unbound.append(present)
         return unbound
 

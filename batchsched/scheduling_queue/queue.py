@@ -207,16 +207,16 @@ class SchedulingQueue:
 
     def _apply_pod_change(self, change: ObjectChange, now: float) -> None:
         before, after = change.before, change.after
-        if after is not None and not after.node:
+        if after is not None and not after.node_name:
             if after.terminating:  # no session places it
                 self.delete_pod(change.key, now)
             else:
                 self.add_pod(after, now)  # an update if it is in the queue
-            if before is not None and before.node:  # its binding failed, and its capacity is free again
+            if before is not None and before.node_name:  # its binding failed, and its capacity is free again
                 self.process_object_change(EventResource.ASSIGNED_POD, before, None, now)
             return
         placed = after is not None
-        if before is not None and not before.node:
+        if before is not None and not before.node_name:
             self.delete_pod(change.key, now, placed=placed)
             before = None
         if before is not None or placed:

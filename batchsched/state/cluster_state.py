@@ -471,8 +471,8 @@ class ClusterState:
                 free[name] = Counter(node.parse_allocatable_in_base_units())
         if free:
             for pod in self._stores[PODS].sorted_objects():
-                if pod.node in free:
-                    free[pod.node].subtract(requests_with_pod_count(pod))
+                if pod.node_name in free:
+                    free[pod.node_name].subtract(requests_with_pod_count(pod))
         return free
 
     def status_of_custom_resource(self, field: str, key: str, uid: str) -> dict[str, Any]:

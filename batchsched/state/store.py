@@ -156,7 +156,7 @@ class ObjectChange(msgspec.Struct, frozen=True, eq=False):
             return (self.key,)
         if self.field != "pods":
             return ()
-        names = [pod.node for pod in (self.before, self.after) if pod is not None and pod.node]
+        names = [pod.node_name for pod in (self.before, self.after) if pod is not None and pod.node_name]
         return tuple(dict.fromkeys(names))
 
 

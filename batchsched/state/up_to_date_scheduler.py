@@ -154,7 +154,7 @@ def _collected(
     for change in changes:
         if change.field != PODS:
             continue
-        if _binds(change) and cache.has_node(change.after.node):
+        if _binds(change) and cache.has_node(change.after.node_name):
             bound.append(change.after)
         else:
             if change.before is not None:
@@ -189,6 +189,6 @@ def _present_and_removed(field: str, changes: Iterable[ObjectChange]) -> tuple[l
 def _binds(change: ObjectChange) -> bool:
     """Return whether a change only binds a pending pod to a node."""
     before, after = change.before, change.after
-    if before is None or after is None or before.node or not after.node:
+    if before is None or after is None or before.node_name or not after.node_name:
         return False
     return bool(before.labels == after.labels and before.metadata.uid == after.metadata.uid)

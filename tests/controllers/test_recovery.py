@@ -36,7 +36,7 @@ async def test_pod_read_on_its_assumed_node_is_confirmed():
     town = await unconfirmed()
     await town.turn(TTL, watch=False)
     assert town.assumed == set()
-    assert town.cache.get("pods", "team/solo-0").node == "n0"
+    assert town.cache.get("pods", "team/solo-0").node_name == "n0"
     assert len(town.told) == 1
 
 

@@ -229,7 +229,7 @@ def test_results_of_a_class_equal_those_of_each_of_its_pods(case, asked, data):
 @given(case=drawn_cases(), asked=ANY, data=st.data())
 def test_results_over_a_followed_table_equal_those_of_a_new_one(case, asked, data):
     made, visitors = table_of(case), [case.pod, *visitors_of(case)]
-    there = {pod.key: (pod, made.index[pod.node]) for pod in case.pods}
+    there = {pod.key: (pod, made.index[pod.node_name]) for pod in case.pods}
     for step in range(data.draw(st.integers(1, 6))):
         if there and data.draw(st.booleans()):
             gone = data.draw(st.sampled_from(sorted(there)))
@@ -261,7 +261,7 @@ def test_state_updated_for_added_and_removed_pods_equals_a_new_state(case, asked
         plugin: plugin.prefilter(wish, made.all_nodes_view(), state).status for plugin, state in kept.items()
     }
     following = [plugin for plugin, status in before.items() if status.code is Code.SUCCESS]
-    there = {pod.key: (pod, made.index[pod.node]) for pod in case.pods if not pod.terminating}
+    there = {pod.key: (pod, made.index[pod.node_name]) for pod in case.pods if not pod.terminating}
     for step in range(data.draw(st.integers(1, 5))):
         if there and data.draw(st.booleans()):
             moved, at = there.pop(data.draw(st.sampled_from(sorted(there))))

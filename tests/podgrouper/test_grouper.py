@@ -414,7 +414,7 @@ def test_an_assumed_pod_keeps_its_node_when_its_owner_is_added_later(world):
     world.pod(owned_by=job(4))
     assert world.cache.assume_pod("team/train-0", "n", 0.0)
     world.own(job(4))
-    assert world.cache.get("pods", "team/train-0").node == "n"
+    assert world.cache.get("pods", "team/train-0").node_name == "n"
     assert world.group().effective_min_member == 4
 
 

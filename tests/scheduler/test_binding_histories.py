@@ -184,7 +184,7 @@ class History:
             for one, node in placed.places:
                 present = self.town.cache.get("pods", one.key)
                 if present is not None and present.metadata.uid == one.metadata.uid:
-                    assert present.node == node, f"{one.key} is not assumed"
+                    assert present.node_name == node, f"{one.key} is not assumed"
                 devices = cycle.reserved_volumes_and_devices.devices.devices_reserved_for_pod(
                     one.key, one.metadata.uid
                 )

@@ -126,7 +126,7 @@ def test_bound_pod_is_added_as_pending(suppose):
     }
     supposed = suppose(made)
     (pod,) = supposed.service.cache.snapshot().pods
-    assert not pod.node
+    assert not pod.node_name
     assert not pod.finished
 
 

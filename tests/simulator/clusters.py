@@ -55,20 +55,20 @@ class FirstComeScheduler:
 
     def add_pods(self, pods):
         for pod in pods:
-            if pod.node:
-                self.free[pod.node] -= 1
+            if pod.node_name:
+                self.free[pod.node_name] -= 1
             else:
                 self.waiting[pod.key] = pod
 
     def bind_pods(self, pods):
         for pod in pods:
             del self.waiting[pod.key]
-            self.free[pod.node] -= 1
+            self.free[pod.node_name] -= 1
 
     def remove_pods(self, pods):
         for pod in pods:
-            if pod.node:
-                self.free[pod.node] += 1
+            if pod.node_name:
+                self.free[pod.node_name] += 1
             else:
                 del self.waiting[pod.key]
 

@@ -133,21 +133,21 @@ class Life(RuleBasedStateMachine):
     def pod_changes(self, name: str, label: str) -> None:
         known = self.api.objects[Pod].get(name)
         if known is not None:
-            changed = pod(name, 0, known.metadata.uid, labels={"v": label}, on=known.node)
+            changed = pod(name, 0, known.metadata.uid, labels={"v": label}, on=known.node_name)
             self.api.put(self.api.rewrite(changed, status=known.status))  # a finished pod does not run again
 
     @rule(name=st.sampled_from(PODS), where=st.sampled_from(NODES))
     def pod_is_bound(self, name: str, where: str) -> None:
         """By this scheduler or by another one: the API server does not distinguish them."""
         known = self.api.objects[Pod].get(name)
-        if known is not None and not known.node and not known.finished:
+        if known is not None and not known.node_name and not known.finished:
             where = self.assumed.get(name, where)
             self.api.put(self.api.rewrite(known, spec=msgspec.structs.replace(known.spec, node_name=where)))
 
     @rule(name=st.sampled_from(PODS))
     def pod_ends(self, name: str) -> None:
         known = self.api.objects[Pod].get(name)
-        if known is not None and known.node and not known.finished:
+        if known is not None and known.node_name and not known.finished:
             self.api.put(self.api.rewrite(ended(known)))
 
     @rule(name=st.sampled_from("gh"), minimum=st.integers(1, 2))
@@ -227,14 +227,14 @@ class Life(RuleBasedStateMachine):
 
     def _waiting(self) -> list[str]:
         heard = self.api.heard[Pod]
-        return [name for name in sorted(heard) if not heard[name].node and name not in self.assumed]
+        return [name for name in sorted(heard) if not heard[name].node_name and name not in self.assumed]
 
     @rule(name=st.sampled_from(PODS), where=st.sampled_from(NODES))
     def pod_is_assumed(self, name: str, where: str) -> None:
         known = self.api.heard[Pod].get(name)
         may = (
             known is not None
-            and not known.node
+            and not known.node_name
             and not known.finished
             and name not in self.assumed
             and where in self.api.heard[Node]
@@ -288,7 +288,7 @@ class Life(RuleBasedStateMachine):
     def every_pod_is_there_once_and_where_it_should_be(self) -> None:
         snapshot = self.cache.snapshot()
         expected = {
-            name: known.node or self.assumed.get(name, "")
+            name: known.node_name or self.assumed.get(name, "")
             for name, known in self.api.heard[Pod].items()
             if not known.finished
         }
