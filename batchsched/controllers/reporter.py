@@ -235,7 +235,7 @@ class Reporter:
         self._start_task(self._run())
 
     async def write_queued_status(self) -> None:
-        """Write the status of all queued gangs and queues without waiting for bindings."""
+        """Write every status of gangs and queues that is still to be written, without a delay for bindings."""
         self._write_delay.hurry = True
         if self._task is not None and not self._task.done() and not self._resting:
             await self.status.write_all_queued_status()

@@ -141,7 +141,7 @@ class StatusController:
             await self.run_once()
 
     async def write_all_queued_status(self) -> None:
-        """Write the status of all queued gangs and queues, but not the queued conditions of pods.
+        """Write every status of gangs and queues that is still to be written, but not the conditions of pods.
 
         The next leader writes the conditions of pods. Failed writes are repeated for some seconds only, since the next
         leader waits for the Lease.

@@ -21,7 +21,7 @@ from batchsched.podgrouper.shape import (
 _MISSING: Final = object()
 
 
-def owner_kinds(rules: Sequence[OwnerRule]) -> OwnerKinds:
+def built_in_and_configured_owner_kinds(rules: Sequence[OwnerRule]) -> OwnerKinds:
     """Return the kinds of owners that form gangs, including the kinds with a rule in the configuration."""
     return OwnerKinds(tuple(_kind_of(rule) for rule in rules))
 

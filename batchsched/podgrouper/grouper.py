@@ -24,7 +24,7 @@ from batchsched.config.owner_rules import OwnerRule
 from batchsched.kube.connection import ApiResource, Connection, api_resource, plural_of_kind
 from batchsched.kube.reflector import Reflector, ReflectorSettings
 from batchsched.manifests.decode import Decoder
-from batchsched.podgrouper.configured_rules import owner_kinds
+from batchsched.podgrouper.configured_rules import built_in_and_configured_owner_kinds
 from batchsched.podgrouper.kubernetes_groups import KubernetesGroupStore, TreeLabelingPodStore
 from batchsched.podgrouper.owners import (
     Owner,
@@ -409,7 +409,7 @@ class PodGrouper:
     pods: TreeLabelingPodStore = field(init=False)
 
     def __post_init__(self) -> None:
-        self.kinds = owner_kinds(self.rules)
+        self.kinds = built_in_and_configured_owner_kinds(self.rules)
         self.topologies = TopologyIndex(self.cache)
         self.groups = PodGroupIndex(self.cache, len(EXTERNAL_KINDS))
         self.members = GangAssigningPodStore(

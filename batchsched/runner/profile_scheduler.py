@@ -270,7 +270,7 @@ class ProfileScheduler:
         if self.recording or runner.has_external_plugins:
             session_input = SessionInput(self._seen(wall_time, protected), taking_part, wall_time, self._seed)
         self.session_input = session_input if self.recording else None
-        return lambda: runner.run_session(
+        return lambda: runner.run_within_plugin_deadline(
             lambda: scheduler.decide(wall_time, self._seed, taking_part, runner.telemetry), session_input
         )
 

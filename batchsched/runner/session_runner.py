@@ -147,7 +147,9 @@ class SessionRunner:
         """Return a new runner of the same profile in which the plugins that hung are disabled."""
         return SessionRunner(self.profile, self.overdue, self.telemetry, self._workers)
 
-    def run_session(self, follow: Callable[[], Decision], session_input: SessionInput | None) -> Decision:
+    def run_within_plugin_deadline(
+        self, follow: Callable[[], Decision], session_input: SessionInput | None
+    ) -> Decision:
         """Call the function `follow`, which decides a session, and return the decision.
 
         If a plugin hangs, the session is decided again from its Snapshot.

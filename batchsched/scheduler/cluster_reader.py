@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from batchsched.manifests.api_server import snapshot_with_creation_times_and_claims
 from batchsched.manifests.input_warnings import input_warnings
 from batchsched.manifests.reader import ReadResult, read_manifests
-from batchsched.podgrouper.configured_rules import owner_kinds
+from batchsched.podgrouper.configured_rules import built_in_and_configured_owner_kinds
 from batchsched.ports.external import Telemetry
 from batchsched.record.cluster_files import ClusterFiles, SessionSettings
 
@@ -63,7 +63,7 @@ def _read_manifests(
     files: ClusterFiles, settings: SessionSettings, telemetry: Telemetry | None = None
 ) -> ReadResult:
     name = settings.profile.scheduler_name
-    kinds = owner_kinds(settings.grouping.rules).kinds_read_from_files
+    kinds = built_in_and_configured_owner_kinds(settings.grouping.rules).kinds_read_from_files
     return read_manifests(files.manifests, telemetry, scheduler_name=name, owner_kinds=kinds)
 
 

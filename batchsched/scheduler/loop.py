@@ -62,7 +62,7 @@ class Wakeup:
     async def wait_for_cluster_change(self, longest: float, max_delay: float = MAX_DELAY_SECONDS) -> None:
         """Wait until a change of the cluster is signalled, for at most `longest` seconds.
 
-        After a burst of changes, wait for its end, for at most `max_delay` seconds. If there are as many changes as in a
+        After a burst of changes, wait for its end, for at most `max_delay` seconds. If there are as many as in a
         submission of many pods, the limit is `MAX_DELAY_SECONDS`.
         """
         try:

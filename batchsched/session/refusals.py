@@ -277,7 +277,7 @@ def rolled_back_refusal(placement: GangPlacement, *, timed_out: bool) -> Refusal
     return Refusal(pod_group=placement.gang.key, reason=reason, message=message)
 
 
-def unschedulable_refusal(gang: PendingGang, scan: FilterResult, postfilter_message: str = "") -> Refusal:
+def no_feasible_node_refusal(gang: PendingGang, scan: FilterResult, postfilter_message: str = "") -> Refusal:
     """Return the refusal of a gang with a pod that fits on no node.
 
     The message is kube-scheduler's fit error, followed by the message of the PostFilter plugins, if there is one.

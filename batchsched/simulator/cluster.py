@@ -93,7 +93,7 @@ class SimulatedGang:
 
     @property
     def remaining(self) -> int:
-        """Seconds of the run time that are left at the gang's last start: all of them if it was killed before."""
+        """Seconds that the gang still has to run when it starts; after a kill, its whole run time again."""
         return self.arrival.runtime if self.restarts else self.arrival.remaining
 
     def record_kill(self, now: int) -> None:

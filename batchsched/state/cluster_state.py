@@ -489,10 +489,7 @@ class ClusterState:
         return status.model_dump(mode="json", by_alias=True, exclude_none=True)
 
     def take_keys_of_changed_statuses(self) -> set[tuple[str, str]]:
-        """Return (field, key) of each custom resource with a status that changed since the last call.
-
-        The field is the one of Snapshot that has the custom resources of this kind.
-        """
+        """Return (Snapshot field, key) of each custom resource whose status changed since the last call."""
         changed, self._changed_statuses = self._changed_statuses, set()
         return changed
 

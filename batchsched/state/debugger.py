@@ -87,7 +87,7 @@ def compare_snapshots(
     assumed: Sequence[AssumedPod] = (),
     overdue_since: float = float("-inf"),
 ) -> StateComparison:
-    """Return the differences between the cluster state and a fresh list of the API server.
+    """Return the differences between the cluster state and a fresh list from the API server.
 
     Args:
       cached: The objects of the state, from `ClusterState.snapshot_without_assumptions()`.

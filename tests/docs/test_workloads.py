@@ -13,7 +13,7 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.cli import ExitCode, run_command
 from batchsched.config.load import load_configuration
 from batchsched.config.schema import Profile
-from batchsched.podgrouper.configured_rules import owner_kinds
+from batchsched.podgrouper.configured_rules import built_in_and_configured_owner_kinds
 from batchsched.podgrouper.rules import OWNERS, read_owner_gang_settings
 from batchsched.scheduler.app import SchedulerApp
 from batchsched.scheduler.what_if_cluster import WhatIfCluster
@@ -164,7 +164,7 @@ def test_labels_and_annotations_of_the_overview_set_queue_topology_and_minimum(n
 
 def test_example_of_a_rule_in_the_overview_forms_the_gang_of_an_object():
     configuration = load_configuration(YAML_BLOCK.findall(INDEX)[1])
-    (kind,) = owner_kinds(configuration.pod_grouper.rules).configured
+    (kind,) = built_in_and_configured_owner_kinds(configuration.pod_grouper.rules).configured
     template = {"spec": {"containers": [{"name": "main", "image": "none"}]}}
     run = {
         "metadata": {"labels": {"example.com/team": "research"}},

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from batchsched.config.load import load_configuration
 from batchsched.config.owner_rules import OwnerRule, parse_field_path
 from batchsched.errors import InvalidInput
-from batchsched.podgrouper.configured_rules import owner_kinds
+from batchsched.podgrouper.configured_rules import built_in_and_configured_owner_kinds
 from batchsched.podgrouper.owners import decode_owner
 from batchsched.podgrouper.rules import KNOWN_OWNER_KINDS, read_owner_gang_settings
 from batchsched.podgrouper.stripping import strip_unread_owner_fields
@@ -50,7 +50,7 @@ RULE = {
 
 
 def kind_of(**changes):
-    kinds = owner_kinds([OwnerRule.model_validate({**RULE, **changes})])
+    kinds = built_in_and_configured_owner_kinds([OwnerRule.model_validate({**RULE, **changes})])
     return kinds.by_group_and_name["example.com", "TrainingRun"]
 
 
@@ -104,7 +104,7 @@ def test_a_rule_without_parts_passes_fields_on():
 
 def test_a_rule_replaces_that_of_a_known_kind_and_keeps_the_others():
     rule = {"apiVersion": "apps/v1", "kind": "Deployment", "parts": [{"replicas": ".spec.replicas"}]}
-    kinds = owner_kinds([OwnerRule.model_validate(rule)])
+    kinds = built_in_and_configured_owner_kinds([OwnerRule.model_validate(rule)])
     found = read_owner_gang_settings(
         kinds.by_group_and_name["apps", "Deployment"].rule, {"spec": {"replicas": 3}}
     ).build_pod_group_template({})

@@ -137,7 +137,7 @@ def test_session_of_a_followed_cluster_is_decided_from_its_snapshot_if_a_plugin_
     following = Session(SNAPSHOT, chosen, REGISTRY.create_pipeline(chosen, runner.outside))
     following.decide(NOW, 0, frozenset())  # as in an earlier session, with its own numbering of calls
     taking_part = frozenset(gang_identity(pod) for pod in SNAPSHOT.pods)
-    decision = runner.run_session(
+    decision = runner.run_within_plugin_deadline(
         lambda: following.decide(NOW, 0), SessionInput(SNAPSHOT, taking_part, NOW, 0)
     )
     assert runner.hung

@@ -164,7 +164,7 @@ async def test_pods_of_a_decision_that_another_table_reserved_are_bound_with_the
         runner.hung = True
         return runner.decide_from_snapshot(town.cache.snapshot(), town.clock.now(), 0)
 
-    monkeypatch.setattr(runner, "run_session", run_with_hung_plugin)
+    monkeypatch.setattr(runner, "run_within_plugin_deadline", run_with_hung_plugin)
     town.loop.profile_schedulers = (ProfileScheduler(profile(), town.cache, runner=runner),)
     await town.turn()
     assert set(town.bound) == reserved(town) == set()

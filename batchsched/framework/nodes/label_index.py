@@ -141,7 +141,7 @@ class PodLabelGroup:
     labels: dict[str, str]
     terminating: bool
 
-    def contains_pod(self, pod: Pod) -> bool:
+    def matches_pod(self, pod: Pod) -> bool:
         """Return True if a pod has the same namespace, labels and value of `terminating` as this group."""
         return (
             pod.labels == self.labels
@@ -202,7 +202,7 @@ class PodLabelGroups:
     def _group_of(self, pod: Pod) -> int:
         """Return the group of a pod; a new one if there is none."""
         number = self._latest
-        if number >= len(self._groups) or not self._groups[number].contains_pod(pod):
+        if number >= len(self._groups) or not self._groups[number].matches_pod(pod):
             labels = tuple(sorted(pod.labels.items()))
             number = self._latest = self._find(pod.namespace, labels, terminating=pod.terminating)
         return number
@@ -245,11 +245,11 @@ class PodLabelGroups:
         self._empty = 0
         return numbers
 
-    def mask_label_groups_passing_test(self, matches: Callable[[PodLabelGroup], bool]) -> BoolArray:
+    def mask_pod_groups_passing_test(self, matches: Callable[[PodLabelGroup], bool]) -> BoolArray:
         """Return an array with one boolean per label group: True if `matches` returns True for the group."""
         return np.fromiter((matches(group) for group in self._groups), np.bool_, len(self._groups))
 
-    def mask_label_groups_matching_selector(self, selection: PodSelector, *, terminating: bool) -> BoolArray:
+    def mask_pod_groups_matching_selector(self, selection: PodSelector, *, terminating: bool) -> BoolArray:
         """Return an array with one boolean per label group: True if `selection` matches its namespace and labels.
 
         If `terminating` is False, groups of terminating pods are not selected.

@@ -258,7 +258,7 @@ class PodTable:
 
     def count_pods_passing_test_by_node(self, matches: Callable[[PodLabelGroup], bool]) -> IntArray:
         """Return for each node [N] the number of pods in label groups for which `matches` returns True."""
-        return self._count_in(self._groups.mask_label_groups_passing_test(matches))
+        return self._count_in(self._groups.mask_pod_groups_passing_test(matches))
 
     def count_pods_matching_selector_by_node(
         self, selection: PodSelector, *, terminating: bool = True
@@ -268,7 +268,7 @@ class PodTable:
         Terminating pods count only if `terminating`.
         """
         return self._count_in(
-            self._groups.mask_label_groups_matching_selector(selection, terminating=terminating)
+            self._groups.mask_pod_groups_matching_selector(selection, terminating=terminating)
         )
 
     def _count_in(self, chosen: BoolArray) -> IntArray:

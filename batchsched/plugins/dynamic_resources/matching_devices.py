@@ -77,7 +77,7 @@ class MatchingDeviceValues:
         return cls(values, number)
 
     def attribute_values_on_node(self, node: int) -> tuple[object, ...]:
-        """Return the attribute value of each usable device of a node; None for a device without a match."""
+        """Return the attribute value of each usable device of a node; None for a device that matches no request."""
         return self.values[int(self.number[node]) // GROUP_FACTOR]
 
     def count_free_device_sets(self, table: NodeTable, size: int) -> IntArray:
@@ -151,9 +151,9 @@ class FreedDevices:
         return tuple(places)
 
     def relief_of_device_sets(self, matching: MatchingDeviceValues, size: int, factor: int = 1) -> RowRelief:
-        """Return how many sets of free devices the eviction of each eviction unit can add on each node.
+        """Return, for each eviction unit and node, how many more device sets are free if the unit is evicted.
 
-        The sets are those that `count_free_device_sets` counts. The numbers are upper bounds.
+        A set has `size` devices with the same attribute value, as in `count_free_device_sets`. The numbers are upper bounds.
 
         Args:
           matching: the devices that count, with their attribute values.

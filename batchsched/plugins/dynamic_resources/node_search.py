@@ -334,9 +334,9 @@ def _read_names(claims: Sequence[ClaimRequests]) -> frozenset[str] | None:
 def search_devices_for_pod_class(
     pod: Pod, class_claims: PodClassClaims, nodes: Nodes
 ) -> list[tuple[DeviceSearchResults, BoolArray]]:
-    """Search nodes for the devices of a pod class; return search results, each with a mask of its nodes.
+    """Search nodes for the devices of a pod class, group by group; return the results and the mask of each group.
 
-    One search covers all nodes that lack the same extended resources, and includes a ResourceClaim for these resources.
+    The nodes of a group lack the same extended resources. Its search covers all of them, and includes a ResourceClaim for these resources.
     The shape of a mask is [n], with one entry for each of the given nodes; the search results are for the nodes with
     the entry True.
 

@@ -31,7 +31,7 @@ class VolumeClaimNotFound(Exception):
 
 
 def csi_volumes_of_pod(pod: Pod, storage: StorageObjects, migrated: bool, *, new: bool) -> MountedVolumes:
-    """Return the CSI volumes that a pod mounts, with or without those of `migrated` kinds.
+    """Return the CSI volumes that a pod mounts; with `migrated`, also in-tree volumes that CSI drivers serve.
 
     Raises:
       VolumeClaimNotFound: a claim of a `new` pod does not exist.

@@ -68,7 +68,7 @@ class DominantResourceShare(GuaranteePolicy):
     @override
     def key(self, siblings: SiblingQueues, candidate: IntArray) -> FloatArray:
         """Return the dominant resource share that each sibling queue would have with its next gang."""
-        return dominant_resource_shares(siblings, siblings.usage + candidate)
+        return dominant_resource_shares_of_borrowed(siblings, siblings.usage + candidate)
 
     @override
     def may_reclaim(self, siblings: SiblingQueues, claim: ReclaimRequest) -> bool:
@@ -84,8 +84,8 @@ class DominantResourceShare(GuaranteePolicy):
         after[claim.reclaimer] += claim.gains
         after[claim.victim] -= claim.loses
         initial, final = (
-            dominant_resource_shares(siblings, siblings.usage),
-            dominant_resource_shares(siblings, np.maximum(0, after)),
+            dominant_resource_shares_of_borrowed(siblings, siblings.usage),
+            dominant_resource_shares_of_borrowed(siblings, np.maximum(0, after)),
         )
         reclaimer_share = final[claim.reclaimer]
         if reclaimer_share >= initial[claim.victim]:
@@ -93,7 +93,7 @@ class DominantResourceShare(GuaranteePolicy):
         return INITIAL in self.args.strategies or bool(reclaimer_share <= final[claim.victim])
 
 
-def dominant_resource_shares(siblings: SiblingQueues, usage: IntArray) -> FloatArray:
+def dominant_resource_shares_of_borrowed(siblings: SiblingQueues, usage: IntArray) -> FloatArray:
     """Return the dominant resource share that each sibling queue has with the given usage, in thousandths.
 
     Args:

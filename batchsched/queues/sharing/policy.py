@@ -240,7 +240,7 @@ class PrioritySharing(FairSharePolicy):
 
 
 def sibling_indexes_by_priority(priority: IntArray) -> list[IntArray]:
-    """Return one array of sibling indexes for each priority of queues, the highest priority first."""
+    """Return one array of sibling indexes for each queue priority, the highest priority first."""
     return [np.flatnonzero(priority == value) for value in np.unique(priority)[::-1]]
 
 

@@ -32,10 +32,10 @@ from batchsched.session.joint.formulation import FormulationInput
 from batchsched.session.preemption.pod_preemption import PodPreemption
 from batchsched.session.refusals import (
     no_domain_refusal,
+    no_feasible_node_refusal,
     over_queue_limit_refusal,
     plugin_failure_refusal,
     rolled_back_refusal,
-    unschedulable_refusal,
 )
 from batchsched.session.selection.selection_run import SelectionRun
 from batchsched.session.statement import GangPlacement, PlacedPod, PlannedPods, Statement
@@ -379,5 +379,5 @@ def _refusal(gang: PendingGang, trial: GangPlacementAttempt, postfilter_message:
     if trial.queue:
         return over_queue_limit_refusal(gang, trial.queue)
     if trial.scan is not None and not trial.fenced:
-        return unschedulable_refusal(gang, trial.scan, postfilter_message)
+        return no_feasible_node_refusal(gang, trial.scan, postfilter_message)
     return no_domain_refusal(gang)

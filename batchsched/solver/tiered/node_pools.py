@@ -141,7 +141,7 @@ class SlotKinds:
 
     @classmethod
     def from_resource_size_pairs(cls, requests: Sequence[tuple[tuple[int, int], ...]]) -> "SlotKinds":
-        """Create slot kinds of one or two (resource, size) pairs each; those with one pair must be first."""
+        """Create slot kinds of one or two (resource, size) pairs each; in the list, kinds with one pair come first."""
         first = np.array([pairs[0] for pairs in requests], np.int64).reshape(-1, 2)
         second = np.array([pairs[1] for pairs in requests if len(pairs) > 1], np.int64).reshape(-1, 2)
         return cls(first[:, 0], first[:, 1], second[:, 0], second[:, 1])
@@ -153,7 +153,7 @@ class SlotKinds:
         return (first,) if pair < 0 else (first, (int(self.second[pair]), int(self.second_size[pair])))
 
     def count_fitting_slots(self, amounts: IntArray) -> IntArray:
-        """Return how many slots of each kind fit into the resources of each column of `amounts`.
+        """Return how many slots of each kind fit into each column of `amounts`, which has a row for each resource.
 
         Shapes: amounts [R, n], the result [F, n].
 

@@ -9,7 +9,7 @@ import pytest
 from batchsched.queues.entitlements import build_sibling_queues, compute_entitlements
 from batchsched.queues.reclaim_rules import may_reclaim, may_reclaim_all
 from batchsched.queues.sharing.dominant_share import DominantResourceShare, DominantResourceShareArgs
-from batchsched.queues.sharing.dominant_share import dominant_resource_shares as drs
+from batchsched.queues.sharing.dominant_share import dominant_resource_shares_of_borrowed as drs
 from batchsched.queues.sharing.sibling_queues import ReclaimRequest
 from tests.queues.sharing.trees import case, cluster, queue, shares_of
 
