@@ -142,7 +142,7 @@ class DeviceLedger:
             self.reserve_devices(reservation.pod, reservation.devices)
 
     def use_of(self, device: DeviceKey) -> DeviceUse:
-        """Return how many allocations a device has, and how much of its capacity and counters they consume."""
+        """Return how many allocations a device has, and how much of its capacity they consume."""
         return self.uses.get(device, NO_USE)
 
     def reserved_allocation_of_claim(self, claim: str) -> AllocationResult | None:

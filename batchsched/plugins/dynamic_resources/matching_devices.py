@@ -153,7 +153,8 @@ class FreedDevices:
     def relief_of_device_sets(self, matching: MatchingDeviceValues, size: int, factor: int = 1) -> RowRelief:
         """Return, for each eviction unit and node, how many more device sets are free if the unit is evicted.
 
-        A set has `size` devices with the same attribute value, as in `count_free_device_sets`. The numbers are upper bounds.
+        A set has `size` devices with the same attribute value, as in `count_free_device_sets`. The numbers are upper
+        bounds.
 
         Args:
           matching: the devices that count, with their attribute values.
