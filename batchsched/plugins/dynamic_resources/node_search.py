@@ -336,7 +336,7 @@ def search_devices_for_pod_class(
 ) -> list[tuple[DeviceSearchResults, BoolArray]]:
     """Search nodes for the devices of a pod class, group by group; return the results and the mask of each group.
 
-    The nodes of a group lack the same extended resources. One search covers them, and includes a ResourceClaim for these
+    The nodes of a group lack the same extended resources. One search covers them and includes a ResourceClaim for these
     resources. The shape of a mask is [n], with one entry for each of the given nodes; the search results are for the
     nodes with the entry True.
 
