@@ -62,8 +62,8 @@ def test_outcomes_come_under_the_names_of_the_plan(tmp_path, run, outcome):
     renamed = plan_runs(
         scenario(seeds=1, policies=[{"name": "first", "profile": {"policy": {"name": "fcfs"}}}])
     )
-    assert renamed[0].result_key == run.key
-    write_atomically(result_path(tmp_path, run.key), encode_outcome_as_parquet(outcome))
+    assert renamed[0].result_key == run.result_key
+    write_atomically(result_path(tmp_path, run.result_key), encode_outcome_as_parquet(outcome))
     write_run_plan(tmp_path, scenario(), renamed)
     assert [one.policy for one in read_outcomes(tmp_path)] == ["first"]
 
@@ -71,7 +71,7 @@ def test_outcomes_come_under_the_names_of_the_plan(tmp_path, run, outcome):
 def test_unfinished_runs_are_omitted(tmp_path, run):
     write_run_plan(tmp_path, scenario(), [run])
     assert read_outcomes(tmp_path) == ()
-    assert read_plan(tmp_path)["runs"][0]["key"] == run.key
+    assert read_plan(tmp_path)["runs"][0]["key"] == run.result_key
 
 
 def test_a_file_is_replaced_whole(tmp_path):

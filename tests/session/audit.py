@@ -152,7 +152,7 @@ def _ports(pod: Pod) -> set[int]:
 
 def _terms(pod: Pod, kind: str) -> list[tuple[str, LabelSelector | None]]:
     side = getattr(pod.spec.affinity, kind) if pod.spec.affinity else None
-    return [(term.topology_key, term.label_selector) for term in side.required] if side else []
+    return [(term.topology_key, term.label_selector) for term in side.required_terms] if side else []
 
 
 def _selects(selector: LabelSelector | None, pod: Pod) -> bool:

@@ -184,7 +184,7 @@ class StepsEndedByGuard:
         self.steps += 1
         return StepResult(None, 1.0, self.steps == 1, 0.0, 0, 0)
 
-    def discard_results(self) -> None:
+    def discard_results_of_steps_ahead(self) -> None:
         pass
 
 

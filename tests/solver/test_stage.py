@@ -252,9 +252,9 @@ def signature(solution: Solution) -> str:
 def test_the_same_session_gives_the_same_bytes_in_another_process_with_another_hash_seed():
     code = (
         "from bench.solver.instances import generate; from bench.solver.problems import to_problem;"
-        "from batchsched.solver.stage import solve; from batchsched.solver.problem import SolverBudget;"
+        "from batchsched.solver.stage import solve_problem; from batchsched.solver.problem import SolverBudget;"
         "from tests.solver.test_stage import signature;"
-        "print(signature(solve(to_problem(generate(200, 30, 3)), SolverBudget())))"
+        "print(signature(solve_problem(to_problem(generate(200, 30, 3)), SolverBudget())))"
     )
     here = signature(solve_problem(to_problem(generate(200, 30, 3)), SolverBudget()))
     assert set(outputs_by_hash_seed(code)) == {here}

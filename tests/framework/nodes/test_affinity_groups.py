@@ -56,7 +56,7 @@ def _matches(term, labels):
 
 def _terms(group):
     repulsion = group.affinity.pod_anti_affinity
-    return [*repulsion.required, *(one.pod_affinity_term for one in repulsion.preferred)]
+    return [*repulsion.required_terms, *(one.pod_affinity_term for one in repulsion.preferred_terms)]
 
 
 def test_a_pod_reads_only_the_terms_of_its_own_labels():

@@ -57,7 +57,7 @@ def session_of(snapshot, *plugins):
 
 
 def inside(session):
-    session.tables.refresh()
+    session.tables.update_pending_gangs_and_indexes()
     run = session._new_run(Statement(session.tables, NOW), frozenset(), NOW, 0, NoTelemetry())
     return Inside(session, run, run.formulation_input())
 
