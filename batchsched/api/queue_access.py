@@ -36,7 +36,7 @@ def stated_queue_name(pod_group: PodGroup | None, pod: Pod | None) -> str:
     return pod.labels.get(QUEUE_LABEL, "") if pod is not None else ""
 
 
-def default_queue(namespace: Namespace | None) -> str:
+def default_queue_name(namespace: Namespace | None) -> str:
     """Return the default queue of a namespace, which is the queue of its gangs that name no queue.
 
     Args:
@@ -94,4 +94,4 @@ class QueueAccess:
 
     def default_queue_name(self, namespace: str) -> str:
         """Return the default queue of the namespace with this name: the queue of its gangs that name none."""
-        return default_queue(self._namespaces.get(namespace))
+        return default_queue_name(self._namespaces.get(namespace))

@@ -9,7 +9,7 @@ from typing import Any, Final
 from batchsched.api.core.pod import Pod
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.gang import gang_identity, gang_namespace
-from batchsched.api.queue_access import default_queue
+from batchsched.api.queue_access import default_queue_name
 from batchsched.api.snapshot import OBJECT_KINDS
 from batchsched.errors import IllegalStateChange, PluginError
 from batchsched.framework.events import (
@@ -168,7 +168,7 @@ class SchedulingQueue:
         """
         for event in events_of_change(resource, old, new):
             self._process_event(ObjectEvent(event, old, new), now)
-        if resource is EventResource.NAMESPACE and default_queue(old) != default_queue(new):
+        if resource is EventResource.NAMESPACE and default_queue_name(old) != default_queue_name(new):
             # In another queue a gang may start, whatever it was refused for.
             name = (new if old is None else old).metadata.name
             keys = [

@@ -27,7 +27,7 @@ from batchsched.api.core.selector import parse_go_integer
 from batchsched.api.crd.validation import excluded_queue_reasons
 from batchsched.api.decision import SetAside
 from batchsched.api.gang import gang_namespace
-from batchsched.api.queue_access import QueueAccess, default_queue
+from batchsched.api.queue_access import QueueAccess, default_queue_name
 from batchsched.api.snapshot import OBJECT_KINDS, Snapshot
 from batchsched.state.group_trees import GroupTrees
 from batchsched.state.podgroup_state import GangIndex, GangPods
@@ -289,7 +289,7 @@ class ClusterState:
                 self.capacity.update(after.parse_allocatable_in_base_units())
         if field in (QUEUES, NAMESPACES):
             self._queue_access = None
-        if field == NAMESPACES and default_queue(before) != default_queue(after):
+        if field == NAMESPACES and default_queue_name(before) != default_queue_name(after):
             self.gangs.mark_gangs_of_namespace_changed(key)
         self._record_change(field, key, before, after)
 
