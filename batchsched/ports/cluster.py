@@ -30,7 +30,7 @@ class Clock(Protocol):
         ...
 
     def steady_now(self) -> float:
-        """Return the time in seconds since 1970-01-01 UTC as if nobody had set the clock since this process started.
+        """Return the time in seconds since 1970-01-01 UTC as if the clock had not been set since this process started.
 
         It is for periods that end at a time, such as a backoff. Times of objects are compared with `now`.
         """

@@ -489,7 +489,7 @@ class ClusterState:
         return status.model_dump(mode="json", by_alias=True, exclude_none=True)
 
     def take_keys_of_changed_statuses(self) -> set[tuple[str, str]]:
-        """Return (Snapshot field, key) of each custom resource whose status changed since the last call."""
+        """Return (Snapshot field, key) of each custom resource that has another status than at the last call."""
         changed, self._changed_statuses = self._changed_statuses, set()
         return changed
 

@@ -182,10 +182,12 @@ def test_manifests_and_recorded_sessions_bring_their_own_cluster(tmp_path):
 
 
 def node_and_pod(**status):
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"}, "spec": {}, "status": status}
-    pod["spec"] = {"schedulerName": "batchsched", "containers": [{"name": "main"}]}
-    if status:
-        pod["spec"]["nodeName"] = "n1"
+    spec = {
+        "schedulerName": "batchsched",
+        "containers": [{"name": "main"}],
+        **({"nodeName": "n1"} if status else {}),
+    }
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"}, "spec": spec, "status": status}
     return [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}, pod]
 
 
@@ -197,7 +199,7 @@ NINE = 1_767_603_600
 def manifests_at(tmp_path, items, **source):
     """The arrivals of a workload that is read from a file, by time and elapsed run time."""
     file = tmp_path / "cluster.json"
-    head = {"apiVersion": "v1", "kind": "List"}
+    head: dict[str, object] = {"apiVersion": "v1", "kind": "List"}
     if source.pop("dump", False):
         head["dump"] = {"format": "batchsched.dump/1", "batchsched": "1", "time": "2026-01-05T09:00:00Z"}
     file.write_text(json.dumps({**head, "items": items}, separators=(",", ":")))

@@ -446,10 +446,11 @@ def test_wait_for_a_preferred_level_ends_by_the_wall_clock(wall_offset):
     made.put_group(group("g", 1, topology=topology), 0.0)  # created in 1970
     (entity,) = waiting(made, pod("p", "g"))
     end = 200.0 - wall_offset
-    made.flush_expired_entities(end - 5, wall_offset)
-    assert entity.place is QueueState.UNSCHEDULABLE
-    made.flush_expired_entities(end + 25, wall_offset)
-    assert entity.place is QueueState.ACTIVE
+    places = []
+    for now in (end - 5, end + 25):
+        made.flush_expired_entities(now, wall_offset)
+        places.append(entity.place)
+    assert places == [QueueState.UNSCHEDULABLE, QueueState.ACTIVE]
 
 
 class Sorting:

@@ -168,7 +168,7 @@ def test_conversion_of_a_deep_kai_pod_group_takes_no_time_that_other_gangs_need(
     started = time.process_time()
     for sub_groups in ([*chain, *leaves], [*leaves, *chain], [*cycle, *chain, *leaves]):
         converted = json.dumps(pod_group(KAI, minSubGroup=1, subGroups=sub_groups)).encode()
-        source = msgspec.json.decode(converted, type=kind.type)
+        source: Any = msgspec.json.decode(converted, type=kind.type)
         assert (source.describe_unsupported_field() == "") == (sub_groups[0] != cycle[0])
         source.to_batchsched_spec_fields()
     assert time.process_time() - started < 1

@@ -84,5 +84,5 @@ def test_a_disabled_plugin_holds_nothing_for_nominated_pods():
     made = table([node("n")])
     plugin: Any = wrap_with_deadline(Holding(), Exceeded())
     assert isinstance(plugin, interface.NominatedPodPlugin)
-    assert plugin.hold_for_nominated_pod(pod("p"), 0, made) is None
-    assert plugin.stop_holding_for_nominated_pod(pod("p"), made) is None
+    plugin.hold_for_nominated_pod(pod("p"), 0, made)
+    plugin.stop_holding_for_nominated_pod(pod("p"), made)
