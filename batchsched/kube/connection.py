@@ -7,6 +7,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
@@ -102,6 +103,7 @@ _NO_LIMIT: Final = aiohttp.ClientTimeout(total=None)
 _KEEPALIVE: Final = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000}
 """Options of each socket, if the system has them. A lost peer is noticed within 30 s, also on an idle watch."""
 _TROUBLE: Final = (aiohttp.ClientError, TimeoutError, OSError)
+_DESCRIPTOR_IN_USE: Final = "is used by transport"
 NO_ANSWER: Final = "<error>"
 """The status of a request without an answer, as in the metrics of client-go."""
 _OPENING_SECONDS: Final = 20.0
@@ -205,7 +207,7 @@ class Connection:
           Unreachable: there was no answer within `deadline` seconds.
         """
         content = (body, content_type)
-        try:
+        with _raising_unreachable(f"{method} {path}"):
             # aiohttp rounds its own timeout up to a full second, which is too coarse for a Lease.
             async with asyncio.timeout(deadline):
                 used = self._identity
@@ -215,8 +217,6 @@ class Connection:
                     if error.status != 401 or not await self._renew(used):
                         raise
                 return await self._once(method, path, query, content)
-        except _TROUBLE as error:
-            raise Unreachable(f"{method} {path}: {_message_of(error)}") from error
 
     async def watch_lines(
         self, path: str, query: Mapping[str, str], silence: float
@@ -234,7 +234,7 @@ class Connection:
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10.0, sock_read=silence)
         used = self._identity
-        try:
+        with _raising_unreachable(f"GET {path}"):
             async with asyncio.timeout(_OPENING_SECONDS):
                 opened = await self._open("GET", path, query, (None, JSON), timeout)
             async with opened as answer:
@@ -249,8 +249,6 @@ class Connection:
                         yield whole
                 if begun.strip():
                     raise Unreachable(f"GET {path}: the watch ended inside an event")
-        except _TROUBLE as error:
-            raise Unreachable(f"GET {path}: {_message_of(error)}") from error
 
     async def _once(
         self,
@@ -360,6 +358,21 @@ async def _refusal(answer: aiohttp.ClientResponse) -> ApiError:
 def _seconds(text: str) -> float:
     """Return the seconds of a Retry-After header, within bounds. The API server never sends a date."""
     return min(float(text), _MAX_RETRY_AFTER_SECONDS) if text.isascii() and text.isdigit() else 0.0
+
+
+@contextmanager
+def _raising_unreachable(request: str) -> Iterator[None]:
+    """Raise `Unreachable` for an error that a broken or missing connection causes."""
+    try:
+        yield
+    except _TROUBLE as error:
+        raise Unreachable(f"{request}: {_message_of(error)}") from error
+    except RuntimeError as error:
+        # aiohttp closes the socket of a cancelled TLS handshake. Until its transport is closed, too, uvloop refuses a
+        # new socket with the same descriptor.
+        if _DESCRIPTOR_IN_USE not in str(error):
+            raise
+        raise Unreachable(f"{request}: {error}") from error
 
 
 def _message_of(error: BaseException) -> str:

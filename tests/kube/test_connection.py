@@ -121,6 +121,23 @@ async def test_refused_connection_is_reported_as_unreachable(tmp_path):
             await connection.request("GET", PODS)
 
 
+async def test_descriptor_that_an_ended_connection_still_uses_is_reported_as_unreachable(plane, monkeypatch):
+    async with opened(plane) as connection:
+
+        def refuse(*_: object, **__: object) -> None:
+            raise RuntimeError(message)
+
+        monkeypatch.setattr(connection, "_open", refuse)
+        message = "File descriptor 13 is used by transport <TCPTransport closed=False>"
+        with pytest.raises(Unreachable, match="GET /api/v1/pods: File descriptor 13"):
+            await connection.request("GET", PODS)
+        with pytest.raises(Unreachable, match="GET /api/v1/pods: File descriptor 13"):
+            await anext(connection.watch_lines(PODS, {}, 1.0))
+        message = "another defect"
+        with pytest.raises(RuntimeError, match="another defect"):
+            await connection.request("GET", PODS)
+
+
 async def test_rejected_token_is_renewed_once_for_all_requests(plane, proxy, tmp_path):
     config = kubeconfig(tmp_path, proxy.url, exec=tokens(tmp_path, "stale", ADMIN))
     async with Connection(CredentialsReader(config), Hurried()) as connection:
