@@ -107,8 +107,10 @@ def group_numbers_of_equal_single_pod_gangs(capacity: FreeCapacity) -> list[int]
     # A row may count any pod, so that the order of the gangs would matter.
     if capacity.rows.rows:
         return numbers_of_gangs
+    # A second class may have no pods left, because they request more than any node has.
     alone = (
-        (np.bincount(problem.classes.gang, problem.classes.count, minlength=len(numbers_of_gangs)) == 1)
+        (np.bincount(problem.classes.gang, minlength=len(numbers_of_gangs)) == 1)
+        & (np.bincount(problem.classes.gang, problem.classes.count, minlength=len(numbers_of_gangs)) == 1)
         & problem.gangs.allowed
         & (problem.gangs.need == 1)
         & (problem.gangs.required == NONE)

@@ -227,7 +227,9 @@ def _solved(
     # Before the improvement: a larger budget continues from the same solution.
     with telemetry.stage_span("complete"):
         if improvable:
-            answer = add_elastic_pods_ejecting_lower_tiers(problem, answer)
+            completed = add_elastic_pods_ejecting_lower_tiers(problem, answer)
+            gained = bool(compare_objectives_by_tier(completed.objective[:-1], answer.objective[:-1]))
+            answer = stage.add_bounds_to_solution(completed) if gained else completed
         answer = place_gangs_that_greedy_missed(problem, answer, seed)
     # Rows and cuts may link the gangs of a neighbourhood to others.
     if answer.gap > budget.gap and improvable and not answer.guard:

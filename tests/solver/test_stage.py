@@ -237,6 +237,19 @@ def test_requests_larger_than_any_node_do_not_change_how_other_pods_are_packed()
         assert together.bound.tolist() == alone.bound.tolist()
 
 
+@pytest.mark.parametrize("budget", [SolverBudget(), AGGREGATED])
+def test_elastic_pod_that_is_larger_than_any_node_does_not_discard_the_solution(budget: SolverBudget):
+    columns = one_gang(1, 3) | {"gang": np.array([0, 1, 1], np.int32), "rank": np.arange(2, dtype=np.int32)}
+    columns |= {name: columns[name].repeat(2) for name in ("need", "tier", "required", "preferred", "pinned")}
+    columns |= {name: columns[name].repeat(2) for name in ("fresh", "allowed")}
+    pods = [{"pods": 1, "demand": [2]}, {"pods": 1, "demand": [2**40]}, {"pods": 1, "demand": [2]}]
+    problem = problem_of([[3], [3]], pods, **columns)
+    solution = solve_problem(problem, budget)
+    assert find_solution_faults(problem, solution) == ()
+    assert solution.taken.tolist() == [True, True]
+    assert solution.classes.tolist() == [0, 2]
+
+
 def signature(solution: Solution) -> str:
     arrays = (
         solution.classes,

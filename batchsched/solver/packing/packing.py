@@ -1,5 +1,6 @@
 """The placement of one gang after the other, all or nothing, on the present free capacity of the nodes."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -167,22 +168,29 @@ class Packing:
         self.domain_of.update(withdrawn.domains)
         self.domain_of_subgroup.update(withdrawn.inner)
 
-    def reinstate_gang_if_it_fits(self, gang: int, withdrawn: "WithdrawnGangs") -> bool:
-        """Put one gang of several that `withdraw_gangs` has removed back on its nodes, or change nothing.
+    def reinstate_gangs_that_fit(self, gangs: Sequence[int], withdrawn: "WithdrawnGangs") -> list[int]:
+        """Put gangs that `withdraw_gangs` has removed back on their nodes, one by one, if nodes and queues have room.
 
         Returns:
-          whether its nodes and queues have room for all its pods.
+          the gangs that no longer fit. None of their pods is placed.
         """
-        mark = self.checkpoint()
+        entries: defaultdict[int, list[TrailEntry]] = defaultdict(list)
         for entry in withdrawn.entries:
-            if entry.gang == gang and not self.room.apply_trail_entry_if_it_fits(entry):
+            entries[entry.gang].append(entry)
+        displaced = []
+        for gang in gangs:
+            mark = self.checkpoint()
+            if not all(self.room.apply_trail_entry_if_it_fits(entry) for entry in entries[gang]):
                 self.roll_back_to(mark)
-                return False
-        self.taken[gang] = True
-        parts = self._parts_of[gang]
-        self.domain_of.update({g: domain for g, domain in withdrawn.domains.items() if g == gang})
-        self.domain_of_subgroup.update({s: domain for s, domain in withdrawn.inner.items() if s in parts})
-        return True
+                displaced.append(gang)
+                continue
+            self.taken[gang] = True
+            if gang in withdrawn.domains:
+                self.domain_of[gang] = withdrawn.domains[gang]
+            for subgroup in self._parts_of[gang]:
+                if subgroup in withdrawn.inner:
+                    self.domain_of_subgroup[subgroup] = withdrawn.inner[subgroup]
+        return displaced
 
     def _forget(self, gang: int) -> None:
         if self.needs[gang] > 0:

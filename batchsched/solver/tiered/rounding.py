@@ -34,6 +34,8 @@ from batchsched.solver.tiered.model import OPEN, TieredModel
 
 MAX_EJECTED_GANGS: Final = 16
 """Maximum gangs that are ejected for one gang."""
+MAX_FULL_EJECTIONS: Final = 8
+"""Maximum gangs for which all gangs of lower tiers are removed in one rounding: each takes time for all of them."""
 
 
 class EjectingPlacer:
@@ -41,6 +43,7 @@ class EjectingPlacer:
 
     def __init__(self, packing: Packing, search: LocalSearch) -> None:
         self._packing, self._search = packing, search
+        self._full_ejections_left = MAX_FULL_EJECTIONS
 
     def place_gang_with_ejection(self, gang: int, nodes: IntArray | None) -> list[int] | None:
         """Place a gang in free capacity, by moving other pods, or by removing (ejecting) unbound gangs of lower tiers.
@@ -109,15 +112,23 @@ class EjectingPlacer:
         tier = problem.gangs.tier
         lower = np.flatnonzero(packing.taken & (np.array(packing.needs) > 0) & (tier > tier[gang])).tolist()
         # Gangs that are put back on their nodes are not checked for plugin constraints.
-        if packing.room.rows.rows or not lower or not any(packing.room.waiting[c] for c in classes):
+        if packing.room.rows.rows or not lower or not self._full_ejections_left:
             return []
+        entries = [e for e in packing.room.trail if e.class_index >= 0 and tier[e.gang] > tier[gang]]
+        if not any(
+            bool((packing.room.permitted_nodes(c) & _nodes_once_removed(packing, c, entries)).any())
+            for c in classes
+            if packing.room.waiting[c]
+        ):
+            return []
+        self._full_ejections_left -= 1
         withdrawn = packing.withdraw_gangs(set(lower))
         if not packing.place_elastic_pods(gang):
             packing.reinstate_gangs(withdrawn)
             return []
         worth = weights_by_gang(problem)
         lower.sort(key=lambda g: (tier[g], -worth[g], problem.gangs.rank[g]))
-        return [g for g in lower if not packing.reinstate_gang_if_it_fits(g, withdrawn)]
+        return packing.reinstate_gangs_that_fit(lower, withdrawn)
 
     def _try_place(self, gang: int) -> bool:
         """Place a gang as the greedy would, or class by class with local search; all or nothing."""
