@@ -98,7 +98,7 @@ def _merge_equal_nodes(problem: Problem, fits: IntArray) -> list[IntArray]:
     free, demand = problem.nodes.free[usable], problem.classes.demand
     if len(np.unique(demand, axis=0)) > 1:
         columns.append(free[:, requested].T)
-    else:  # what is left over by equal pods does not matter
+    elif len(demand):  # what is left over by equal pods does not matter
         columns.append(count_pods_that_fit(demand[0], free, int(problem.classes.count.sum()))[None])
     _, number = np.unique(np.concatenate(columns), axis=1, return_inverse=True)
     number = number.reshape(-1)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from typing_extensions import override
 
@@ -58,6 +58,7 @@ def test_solver_places_a_tree_exactly_if_the_exhaustive_search_does(seed, runnin
 
 
 @given(seeds, st.booleans())
+@example(530, True)  # all pods of the gang are running
 def test_search_finds_a_placement_or_proves_that_there_is_none(seed, running):
     problem = random_tree(seed, running=running)
     if problem.gangs.need[0] == 0:
