@@ -255,8 +255,8 @@ def scale_weights_to_integers(
 ) -> tuple[IntArray, float, int]:
     """Convert the float weights [C] of pod classes to proportional integers, because CP-SAT accepts only integers.
 
-    `counts` [C] are the pods of each class that may be placed. The weight of a class without such pods counts for
-    nothing, and its integer is 0: it may be so large that the integers of all others would be 0.
+    `counts` [C] are the pods of each class. The weight of a class with the count 0 has no effect, and its integer is 0
+    (`drop_dominating_unplaceable_classes`).
 
     Returns the integers W [C], the scale (W ≈ scale · weights) and the slack. Equal weights stay equal.
     When all weights are multiples of the smallest ÷ k for a small k, the integers are exact and the slack

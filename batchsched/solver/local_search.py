@@ -371,7 +371,7 @@ class SwapNeighbourhood:
         self._marked = np.zeros(len(packing.problem.nodes.free), np.bool_)
 
     def propose_moves(self, request: CapacityRequest) -> Iterator[SwapMove]:
-        """Yield moves in which pods with different requests exchange nodes; later passes only reduce a shortage."""
+        """Yield exchanges of pods with different requests: first those that make room at once, then partial ones."""
         room, class_index = self._packing.room, request.class_index
         self._refresh()
         usable = room.permitted_nodes(class_index)

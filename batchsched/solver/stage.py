@@ -227,18 +227,22 @@ def _solved(
     # Before the improvement: a larger budget continues from the same solution.
     with telemetry.stage_span("complete"):
         if improvable:
-            completed = add_elastic_pods_ejecting_lower_tiers(problem, answer)
-            gained = bool(compare_objectives_by_tier(completed.objective[:-1], answer.objective[:-1]))
-            answer = stage.add_bounds_to_solution(completed) if gained else completed
+            answer = _with_present_bounds(
+                stage, answer, add_elastic_pods_ejecting_lower_tiers(problem, answer)
+            )
         answer = place_gangs_that_greedy_missed(problem, answer, seed)
     # Rows and cuts may link the gangs of a neighbourhood to others.
     if answer.gap > budget.gap and improvable and not answer.guard:
         with telemetry.stage_span("improve"):
             improved = improve_solution(problem, answer, units, budget, seed, workers)
-        # A tier that gained changes what the tiers below it could reach.
-        gained = bool(compare_objectives_by_tier(improved.objective[:-1], answer.objective[:-1]))
-        answer = stage.add_bounds_to_solution(improved) if gained else improved
+        answer = _with_present_bounds(stage, answer, improved)
     return replace(answer, prices=stage.capacity_prices()[-MAX_PRICES:]) if reads_prices else answer
+
+
+def _with_present_bounds(stage: TieredRoundSolver, before: Solution, after: Solution) -> Solution:
+    """A later solution with its bounds: a tier that gained changes what the tiers below it can reach."""
+    gained = bool(compare_objectives_by_tier(after.objective[:-1], before.objective[:-1]))
+    return stage.add_bounds_to_solution(after) if gained else after
 
 
 def _with_planned_gangs(

@@ -295,34 +295,34 @@ def test_the_volumes_of_a_node_are_read_again_only_after_pods_came_or_went():
 
 @pytest.mark.properties
 @given(seed=st.integers(0, 2**32))
-def test_volumes_follow_pods_and_nodes_as_if_they_were_read_anew(seed):
+def test_volumes_follow_pods_and_nodes_like_a_fresh_node_table(seed):
     random = Random(seed)
     claims = [claim(f"c{at}", f"v{at}" if at else "") for at in range(5)]
     volumes = [csi_volume(f"v{at}", f"h{at // 2}") for at in range(5)]
     drivers = [csi_node(f"n{at}", random.randint(0, 2)) for at in range(4)]
     objects = (*claims, *volumes, *drivers, storage_class(), attachment("n1", "v1"), attachment("n2", "v2"))
-    there = {f"n{at}": node(f"n{at}") for at in range(random.randint(1, 3))}
+    nodes = {f"n{at}": node(f"n{at}") for at in range(random.randint(1, 3))}
     bound = {}
-    followed = stored(there.values(), *objects)
+    followed = stored(nodes.values(), *objects)
     for step in range(8):
         match random.choice(("land", "land", "take", "nodes")):
             case "land":
-                one = claiming(f"p{step}", *random.sample(["c0", "c1", "c2", "c3", "c4", ""], 2))
-                bound[one.key] = one, random.choice([*there])
-                land(followed, *bound[one.key])
+                pod = claiming(f"p{step}", *random.sample(["c0", "c1", "c2", "c3", "c4", ""], 2))
+                bound[pod.key] = pod, random.choice([*nodes])
+                land(followed, *bound[pod.key])
             case "take" if bound:
                 take(followed, bound.pop(random.choice([*bound]))[0])
             case _:
                 names = {f"n{at}" for at in range(5) if random.random() < 0.6}
                 names |= {name for _, name in bound.values()} or {"n1"}
-                there = {name: there.get(name) or node(name) for name in sorted(names)}
-                followed.replace_all_nodes(tuple(there.values()))
-        anew = stored(there.values(), *objects)
-        for one, name in bound.values():
-            land(anew, one, name)
-        for wish in (("c0",), ("c1",), ("c2", "c4")):
-            assert _outcome(wish, followed) == _outcome(wish, anew)
-        assert _limits_of_rows(followed) == _limits_of_rows(anew)
+                nodes = {name: nodes.get(name) or node(name) for name in sorted(names)}
+                followed.replace_all_nodes(tuple(nodes.values()))
+        fresh = stored(nodes.values(), *objects)
+        for pod, name in bound.values():
+            land(fresh, pod, name)
+        for claim_names in (("c0",), ("c1",), ("c2", "c4")):
+            assert _outcome(claim_names, followed) == _outcome(claim_names, fresh)
+        assert _limits_of_rows(followed) == _limits_of_rows(fresh)
 
 
 def _limits_of_rows(made):

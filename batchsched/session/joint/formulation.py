@@ -140,9 +140,9 @@ class FeasibleNodesByPodClass:
 
 SECONDS_PER_DAY = 86400.0
 AGE_BONUS = 0.5
+"""A gang that is a day older than the youngest pending one weighs 1 + AGE_BONUS times as much."""
 STRICT_ORDER: Final = "strict-fifo"
 """Plugin name in the rows that keep gangs of strict queues in order; their reason is the key of the gang ahead."""
-"""A gang that is a day older than the youngest pending one weighs 1 + AGE_BONUS times as much."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

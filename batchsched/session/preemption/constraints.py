@@ -52,7 +52,9 @@ class DisruptionBudgets:
 
         The result contains at least the given pods.
         """
-        self._match([pod for pod in pods if pod.key not in self._protecting])
+        unmatched = [pod for pod in pods if pod.key not in self._protecting]
+        if unmatched:
+            self._match(unmatched)
         return self._protecting
 
     def count_eviction(self, pod: Pod) -> None:

@@ -451,10 +451,16 @@ class SessionTables:
         """
         if not self._is_capacity_for_gangs_current:
             capacity = self.offered_capacity().copy()
-            for members in self.running.values():
-                staying = self.running_gang(members)
-                if not (members.counts_against_queue(scheduler_name) or staying.terminating):
-                    np.subtract.at(capacity, staying.nodes, staying.requests)
+            staying = [
+                self.running_gang(members)
+                for members in self.running.values()
+                if not members.counts_against_queue(scheduler_name)
+            ]
+            # One update for all of them: there may be several pods of DaemonSets on each node.
+            nodes = [gang.nodes for gang in staying if not gang.terminating]
+            if nodes:
+                requests = [gang.requests for gang in staying if not gang.terminating]
+                np.subtract.at(capacity, np.concatenate(nodes), np.concatenate(requests))
             if not np.array_equal(capacity, self._capacity_for_gangs):
                 self._capacity_for_gangs = capacity
             self._is_capacity_for_gangs_current = True

@@ -114,9 +114,9 @@ class EjectingPlacer:
         # Gangs that are put back on their nodes are not checked for plugin constraints.
         if packing.room.rows.rows or not lower or not self._full_ejections_left:
             return []
-        entries = [e for e in packing.room.trail if e.class_index >= 0 and tier[e.gang] > tier[gang]]
+        placements = self._placements_of_lower_tiers(gang)
         if not any(
-            bool((packing.room.permitted_nodes(c) & _nodes_once_removed(packing, c, entries)).any())
+            bool((packing.room.permitted_nodes(c) & _nodes_once_removed(packing, c, placements)).any())
             for c in classes
             if packing.room.waiting[c]
         ):
@@ -129,6 +129,15 @@ class EjectingPlacer:
         worth = weights_by_gang(problem)
         lower.sort(key=lambda g: (tier[g], -worth[g], problem.gangs.rank[g]))
         return packing.reinstate_gangs_that_fit(lower, withdrawn)
+
+    def _placements_of_lower_tiers(self, gang: int) -> list[TrailEntry]:
+        """The placed pods of gangs in lower tiers than the tier of a gang."""
+        tier = self._packing.problem.gangs.tier
+        return [
+            entry
+            for entry in self._packing.room.trail
+            if entry.class_index >= 0 and tier[entry.gang] > tier[gang]
+        ]
 
     def _try_place(self, gang: int) -> bool:
         """Place a gang as the greedy would, or class by class with local search; all or nothing."""
@@ -173,9 +182,7 @@ class EjectingPlacer:
             inside[nodes] = True
             usable &= inside
         tier = problem.gangs.tier
-        lower = [
-            entry for entry in packing.room.trail if entry.class_index >= 0 and tier[entry.gang] > tier[gang]
-        ]
+        lower = self._placements_of_lower_tiers(gang)
         usable &= _nodes_once_removed(packing, classes[0], lower)
         held = np.zeros(len(problem.gangs.need), np.int64)
         worth = np.zeros(len(problem.gangs.need))
