@@ -241,6 +241,7 @@ def _cluster_without_gangs(snapshot: Snapshot, lasting: Sequence[Pod]) -> Snapsh
         pod_groups=(),
         held=(),
         resting=(),
+        rejected=(),
         reservations=(),
         refused_evictions=(),
         pod_devices=tuple(reserved for reserved in snapshot.pod_devices if reserved.pod in bound),
