@@ -465,20 +465,28 @@ class DeviceLedger:
                 del self._held[claim]
                 self._count(held.allocation, -1)
 
-    def release_devices_of_ended_pod(self, pod: Pod) -> None:
+    def release_devices_of_ended_pod(self, pod: Pod, has_bound_group: Callable[[Pod], bool]) -> None:
         """Release the devices of a pod that ended in a simulation, except those of claims that other pods use, too.
 
         Devices that were allocated before the start of the simulation are released as well.
+
+        Args:
+          pod: the pod.
+          has_bound_group: returns whether another pod of the pod's PodGroup of Kubernetes is bound.
         """
         if not self._by_pod and not self.claims:  # as in most simulations, which end ten thousands of pods
             return
         self.release_reserved_devices(pod.key, pod.metadata.uid)
+        group = pod.spec.scheduling_group.pod_group_name if pod.spec.scheduling_group else ""
         for key in pod.resource_claim_keys:
             claim = self.claims.get(key)
             if claim is None or claim.status.allocation is None:
                 continue
             consumers = tuple(
-                consumer for consumer in claim.status.reserved_for or () if consumer.uid != pod.metadata.uid
+                consumer
+                for consumer in claim.status.reserved_for or ()
+                if not consumer.includes_pod(pod.metadata.uid, group)
+                or (consumer.is_pod_group and has_bound_group(pod))
             )
             is_used = bool(consumers) or self.count_pods_with_reserved_claim(key) > 0
             if not is_used:

@@ -356,6 +356,10 @@ class ResourceClaimConsumerReference(KubernetesValue, frozen=True, gc=False):
         """Whether the consumer is a PodGroup of Kubernetes."""
         return self.api_group == POD_GROUP_API_GROUP and self.resource == "podgroups"
 
+    def includes_pod(self, uid: str, pod_group: str) -> bool:
+        """Return whether the consumer is the pod with this UID, or its PodGroup of Kubernetes, given by name."""
+        return self.uid == uid or (pod_group == self.name != "" and self.is_pod_group)
+
 
 class DeviceCondition(KubernetesValue, frozen=True, gc=False):
     """A condition that a driver reports about an allocated device."""
@@ -428,10 +432,7 @@ class ResourceClaim(KubernetesObject, frozen=True, gc=False):
           uid: the UID of the pod.
           pod_group: the name of the Kubernetes PodGroup of the pod, "" without one. Pods do not state its UID.
         """
-        return any(
-            consumer.uid == uid or (pod_group == consumer.name != "" and consumer.is_pod_group)
-            for consumer in self.status.reserved_for or ()
-        )
+        return any(consumer.includes_pod(uid, pod_group) for consumer in self.status.reserved_for or ())
 
 
 class ContainerExtendedResourceRequest(KubernetesValue, frozen=True, gc=False):

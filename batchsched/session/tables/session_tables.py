@@ -196,7 +196,7 @@ class SessionTables:
         for pod in changes.removed_pods:
             self.remove_pod(pod)
         for pod in changes.ended_pods:
-            self.node_table.device_ledger.release_devices_of_ended_pod(pod)
+            self.node_table.device_ledger.release_devices_of_ended_pod(pod, self._has_bound_group)
         for pod in changes.bound_pods:
             self.replace_pending_by_bound_pod(pod)
         for pod in changes.added_pods:
@@ -205,6 +205,14 @@ class SessionTables:
             self.remove_group(key)
         if changes.objects:
             self._replace_objects(changes)
+
+    def _has_bound_group(self, pod: Pod) -> bool:
+        """Return whether a pod of the same PodGroup of Kubernetes is bound."""
+        return any(
+            bound.namespace == pod.namespace and bound.spec.scheduling_group == pod.spec.scheduling_group
+            for members in self.gangs.values()
+            for bound, _ in members.bound.values()
+        )
 
     def _replace_objects(self, changes: ClusterChanges) -> None:
         """Follow the devices and NUMA zones of the cluster, and the ResourceClaims after the pods that use them."""

@@ -14,6 +14,7 @@ from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision
 from batchsched.api.pod_devices import PodDevices, ReservedPodDevices
 from batchsched.api.snapshot import Snapshot
+from batchsched.ports.cluster import ClusterChanges
 from batchsched.session.explanation.explain import explain_refusals
 from batchsched.session.explanation.verification import DecidedInput
 from batchsched.session.session import Session
@@ -209,6 +210,20 @@ def test_a_gang_whose_group_claim_holds_the_devices_is_evicted_as_a_whole(minimu
     assert kept(decision) == {"high-0": "n0"}
     after = schedule(released(gone(asked_to_leave(with_devices(1, 2, low, waiting("high", 1)), decision))))
     assert placed(after) == {"high-0": "n0"}
+
+
+def test_devices_that_a_pod_group_reserved_are_free_when_its_last_bound_pod_has_ended():
+    low = holding_together("low", ["n0", "n0"], ["gpu-0", "gpu-1"])
+    (own,) = low.resource_claims
+    group = ResourceClaimConsumerReference("scheduling.k8s.io", "podgroups", "low", "uid-of-low")
+    status = msgspec.structs.replace(own.status, reserved_for=(group,))
+    low = replace(low, resource_claims=(msgspec.structs.replace(own, status=status),))
+    session = Session(with_devices(1, 2, low), profile())
+    in_use = []
+    for pod in low.pods:
+        session.apply_changes(ClusterChanges(removed_pods=[pod], ended_pods=[pod]))
+        in_use.append(len(session.node_table.device_ledger.uses))
+    assert in_use == [2, 0]
 
 
 def test_a_gang_with_a_group_claim_evicts_a_gang_whose_group_claim_holds_the_devices_and_no_other():
