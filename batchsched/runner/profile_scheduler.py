@@ -26,7 +26,7 @@ from batchsched.runner.bind_capacity_check import BindCapacityCheck, Places
 from batchsched.runner.session_runner import SessionInput, SessionRunner
 from batchsched.runner.session_window import SessionGangSelector
 from batchsched.scheduling_queue.entity import Entity, QueueState
-from batchsched.scheduling_queue.queue import SchedulingQueue
+from batchsched.scheduling_queue.queue import SchedulingQueue, frees_nominated_node
 from batchsched.scheduling_queue.queueing_hints import possibly_refusing_plugins
 from batchsched.session.session import Session
 from batchsched.state.cluster_state import PODS, ClusterState
@@ -193,10 +193,8 @@ class ProfileScheduler:
         before, after = change.before, change.after
         if self._concerns(after if after is not None else before):
             self.queue.apply_change(change, now)
-        # The pod of another profile leaves its place: its binding failed, or it was nominated and is deleted.
-        elif before is not None and (
-            before.node_name or (before.status.nominated_node_name and (after is None or after.terminating))
-        ):
+        # The pod of another profile leaves its place: its binding failed, or its nomination ended.
+        elif before is not None and (before.node_name or frees_nominated_node(before, after)):
             self.queue.retry_gangs_after_failed_binding(before, now)
 
     def _list(self, now: float) -> None:

@@ -180,10 +180,10 @@ class SchedulingQueue:
             self.activate(keys, now)
 
     def retry_gangs_after_failed_binding(self, assumed: Pod, now: float, *, except_gang: str = "") -> None:
-        """Retry the refused gangs that may use the resources of a pod that had a node and could not be bound.
+        """Retry the refused gangs that may use the resources of a pod that lost its node or its nomination for a node.
 
         Args:
-          assumed: the pod with this node.
+          assumed: the pod as it was before, with this node.
           now: time in seconds.
           except_gang: identity of a gang that is not retried, since its own pods only lost what they had.
         """
@@ -207,6 +207,9 @@ class SchedulingQueue:
 
     def _apply_pod_change(self, change: ObjectChange, now: float) -> None:
         before, after = change.before, change.after
+        if after is not None and not after.terminating and frees_nominated_node(before, after):
+            # Its own gang is not kept out by the nomination.
+            self.retry_gangs_after_failed_binding(before, now, except_gang=gang_identity(before))
         if after is not None and not after.node_name:
             if after.terminating:  # no session places it
                 self.delete_pod(change.key, now)
@@ -523,6 +526,15 @@ class SchedulingQueue:
             self._first_sort_key = least
         operator.lt(least, self._first_sort_key)
         return least
+
+
+def frees_nominated_node(before: Pod | None, after: Pod | None) -> bool:
+    """Return whether a change of a pending pod ends its nomination for a node without a placement on this node."""
+    if before is None or before.node_name or before.terminating or not before.status.nominated_node_name:
+        return False
+    if after is None or (after.terminating and not after.node_name):
+        return True
+    return (after.node_name or after.status.nominated_node_name) != before.status.nominated_node_name
 
 
 def gating_plugins(entity: Entity, pipeline: Pipeline) -> tuple[str, ...]:

@@ -228,6 +228,34 @@ async def test_gang_is_tried_again_if_the_nominated_pod_of_another_profile_that_
     assert set(town.bound) == {"other"}
 
 
+def nominated_for(town: Town, name: str, node: str) -> None:
+    found = town.server.pods[f"team/{name}"]
+    town.cache.put(
+        town.server.keep(msgspec.structs.replace(found, status=PodStatus(nominated_node_name=node)))
+    )
+
+
+@pytest.mark.parametrize("second", [False, True], ids=["one profile", "two profiles"])
+@pytest.mark.parametrize("node", ["", "n1"])
+async def test_refused_gang_is_tried_again_if_the_nomination_that_kept_it_out_ends_or_moves(node, second):
+    nominee = pod("nominated", gpu=2)
+    nominee = msgspec.structs.replace(nominee, status=PodStatus(nominated_node_name="n0"))
+    filler = pod("filler", on="n1", gpu=2)
+    snapshot = cluster(
+        nodes(2, gpu=2), Snapshot(pods=(leaving(pod("victim", on="n0", gpu=1)), filler, nominee))
+    )
+    town = with_second_profile(Town(snapshot))
+    other = pod("other", gpu=1)
+    town.make([of_second_profile(other) if second else other])
+    await town.turns(2)
+    assert town.bound == {"filler": "n1"}
+    await town.turns(20)
+    assert town.bound == {"filler": "n1"}
+    nominated_for(town, "nominated", node)
+    await town.turns(2)
+    assert town.bound == {"filler": "n1", "other": "n0"}
+
+
 class Licence:
     """A Permit that makes gangs wait, and keeps count of what is reserved."""
 

@@ -6,6 +6,7 @@ from batchsched.framework.events import Action, ClusterEventWithHint, EventResou
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.scheduling_queue.entity import Entity, QueueState
 from batchsched.scheduling_queue.queue import gating_plugins
+from batchsched.state.store import ObjectChange
 from tests.plugins.cluster import node
 from tests.scheduling_queue.entities import (
     Listening,
@@ -328,6 +329,29 @@ def test_deleted_nominated_pod_frees_its_node_which_is_an_event():
     assert place(made, "p") is QueueState.UNSCHEDULABLE
     made.delete_pod("default/kept", 5.0)
     assert place(made, "p") is QueueState.ACTIVE
+
+
+@pytest.mark.parametrize(
+    "node, message, expected",
+    [
+        ("", "", QueueState.ACTIVE),
+        ("n1", "", QueueState.ACTIVE),
+        ("n0", "other status", QueueState.UNSCHEDULABLE),
+    ],
+)
+def test_only_a_removed_or_changed_nomination_is_an_event_for_gangs_that_lack_resources(
+    node, message, expected
+):
+    freed = Listening("Freed", ClusterEventWithHint.for_events(EventResource.ASSIGNED_POD, Action.DELETE))
+    made = queue(freed)
+    before, after = nominated("kept", "n0"), nominated("kept", node)
+    after = msgspec.structs.replace(
+        after, metadata=msgspec.structs.replace(after.metadata, annotations={"a": message})
+    )
+    waiting(made, pod("p"), before, by="Freed")
+    made.apply_change(ObjectChange("pods", before.key, before, after), 5.0)
+    assert place(made, "p") is expected
+    assert place(made, "kept") is QueueState.UNSCHEDULABLE
 
 
 def test_deleted_pod_without_a_node_is_an_event_for_gangs_that_wait_for_their_turn():
