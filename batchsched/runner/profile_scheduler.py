@@ -5,7 +5,6 @@ placed gang are assumed, all of them or none. A refused gang returns to the queu
 """
 
 import logging
-from collections import deque
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -102,8 +101,6 @@ class ProfileScheduler:
         self._leaving = leaving
         self._past = UsageHistory({}, profile.usage_half_life_seconds)
         self._changes = cache.create_change_reader()
-        self._unapplied_changes = deque[ObjectChange]()
-        """Changes that were read and that the scheduling queue lacks."""
         self._gang_selector = SessionGangSelector(profile.session_window, profile.session_seconds)
         self._reserved_volumes_and_devices = ReservedVolumesAndDevices()
         self.can_allocate_devices: Callable[[], bool] = always_true
@@ -179,13 +176,17 @@ class ProfileScheduler:
             # Other pods are refused than before, so that all of them are tried again.
             self._current, changes = self._follow(), None
         if changes is None:
-            self._unapplied_changes.clear()
             self._list(now)
         else:
-            self._unapplied_changes += changes
-            while self._unapplied_changes:
-                # If it raises, the changes after it are applied in the next turn.
-                self._apply_change(self._unapplied_changes.popleft(), now)
+            for change in changes:
+                try:
+                    self._apply_change(change, now)
+                except Exception:  # noqa: BLE001 - one change must not keep back the others
+                    _LOG.exception(
+                        "%s %s: the scheduling queue could not apply the change; it is left out until the next one",
+                        change.field,
+                        change.key,
+                    )
         self.queue.flush_expired_entities(now, wall_offset)
 
     def _apply_change(self, change: ObjectChange, now: float) -> None:
