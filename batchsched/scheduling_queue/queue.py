@@ -1,6 +1,5 @@
 """The scheduling queue: adds and removes pods and PodGroups, moves entities on events, and pops the next one."""
 
-import operator
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Mapping
 from math import inf
@@ -23,7 +22,7 @@ from batchsched.framework.events import (
 from batchsched.framework.interface import QueueSortPlugin
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.plugin_call import call_plugin
-from batchsched.scheduling_queue.active import ActiveQueue
+from batchsched.scheduling_queue.active import ActiveQueue, ExternalSortKey
 from batchsched.scheduling_queue.backoff import BackoffQueue, is_in_backoff
 from batchsched.scheduling_queue.entity import Entity, QueueState, check_state_change
 from batchsched.scheduling_queue.in_flight import InFlightEntities, ObjectEvent
@@ -75,8 +74,8 @@ class SchedulingQueue:
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
         self._sort = next(iter(pipeline.queue_sorts), None)
-        self._first_sort_key: Any = None
-        """The first key of the QueueSort plugin, with which its later keys must be comparable."""
+        # The keys of built-in plugins can be compared, and tuples are compared faster than objects of Python.
+        self._is_sort_external = type(self._sort).__module__.partition(".")[0] != "batchsched"
         self._hints = QueueingHints(pipeline)
         self._pool = UnschedulableEntities(self._hints)
         self._active = ActiveQueue()
@@ -519,13 +518,11 @@ class SchedulingQueue:
             return _LAST_PLACE
 
     def _least_sort_key(self, sort: QueueSortPlugin, entity: Entity) -> Any:
-        """Return the least key of the pods of an entity; raise if it cannot be compared with an earlier key."""
+        """Return the least key of the pods of an entity; raise if its keys cannot be compared with one another."""
         priority = entity.highest_pod_priority
         least = min(sort.sort_key(pod, priority, entity.queued) for pod in entity.pod_by_template().values())
-        if self._first_sort_key is None:
-            self._first_sort_key = least
-        operator.lt(least, self._first_sort_key)
-        return least
+        bool(least < least)  # A key that cannot be compared with itself orders nothing.
+        return ExternalSortKey(least, entity, sort) if self._is_sort_external else least
 
 
 def frees_nominated_node(before: Pod | None, after: Pod | None) -> bool:

@@ -505,3 +505,42 @@ def test_gang_is_last_if_queue_sort_fails_for_it(labels):
         refused(made, entity, 0.0)
     made.delete_pod("default/failed", 1.0)
     assert sum(made.pending_pod_counts().values()) == 3
+
+
+class SortingByLabels:
+    """A QueueSort with a tuple of the labels of a pod."""
+
+    name = "SortingByLabels"
+
+    def sort_key(self, pod, priority, queued):
+        return tuple(int(key) if key.isdigit() else None for key in pod.labels["key"].split("-"))
+
+
+@pytest.mark.parametrize("position", range(4))
+def test_key_that_cannot_be_compared_is_last_and_logged_wherever_it_arrives(position, caplog):
+    made = queue(Sorting())
+    labels = ["3", "1", "2"]
+    labels.insert(position, "soon")
+    for label in labels:
+        made.add_pod(pod(f"p-{label}", labels={"key": label}), 0.0)
+    assert [popped(made, 0.0).popped[0].name for _ in labels] == ["p-1", "p-2", "p-3", "p-soon"]
+    (message,) = caplog.messages
+    assert message.startswith(
+        "plugin Sorting failed in QueueSort for pod/default/p-soon: expected a key that can be compared with "
+    )
+    assert message.endswith(", not 'soon'")
+
+
+def test_part_of_a_key_that_cannot_be_compared_keeps_no_other_pod_from_the_queue(caplog):
+    made = queue(SortingByLabels())
+    labels = ["0-5", "1-none", "1-4", "2-0", "1-3", "1-absent"]
+    for at, label in enumerate(labels):
+        made.add_pod(pod(f"p-{label}", labels={"key": label}), float(at))
+    order = [popped(made, 9.0) for _ in labels]
+    expected = ["p-0-5", "p-1-3", "p-1-4", "p-1-none", "p-1-absent", "p-2-0"]
+    assert [entity.popped[0].name for entity in order] == expected
+    assert "for pod/default/p-1-none: expected a key that can be compared with (1, " in caplog.text
+    for entity in order:
+        refused(made, entity, 9.0)
+    made.activate([f"default/p-{label}" for label in labels], 10.0)
+    assert [popped(made, 10.0).popped[0].name for _ in labels] == expected
