@@ -459,16 +459,16 @@ class SessionTables:
         """
         if not self._is_capacity_for_gangs_current:
             capacity = self.offered_capacity().copy()
-            staying = [
+            running = (
                 self.running_gang(members)
                 for members in self.running.values()
                 if not members.counts_against_queue(scheduler_name)
-            ]
-            # One update for all of them: there may be several pods of DaemonSets on each node.
-            nodes = [gang.nodes for gang in staying if not gang.terminating]
-            if nodes:
-                requests = [gang.requests for gang in staying if not gang.terminating]
-                np.subtract.at(capacity, np.concatenate(nodes), np.concatenate(requests))
+            )
+            staying = [gang for gang in running if not gang.terminating]
+            if staying:
+                # One update for all of them: there may be several pods of DaemonSets on each node.
+                nodes = np.concatenate([gang.nodes for gang in staying])
+                np.subtract.at(capacity, nodes, np.concatenate([gang.requests for gang in staying]))
             if not np.array_equal(capacity, self._capacity_for_gangs):
                 self._capacity_for_gangs = capacity
             self._is_capacity_for_gangs_current = True
