@@ -20,6 +20,7 @@ from batchsched.framework.events import (
     events_of_change,
 )
 from batchsched.framework.interface import QueueSortPlugin
+from batchsched.framework.runtime.deadline import is_external_plugin
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.plugin_call import call_plugin
 from batchsched.scheduling_queue.active import ActiveQueue, ExternalSortKey
@@ -75,7 +76,7 @@ class SchedulingQueue:
         self._pipeline = pipeline
         self._sort = next(iter(pipeline.queue_sorts), None)
         # The keys of built-in plugins can be compared, and tuples are compared faster than objects of Python.
-        self._is_sort_external = type(self._sort).__module__.partition(".")[0] != "batchsched"
+        self._is_sort_external = is_external_plugin(self._sort)
         self._hints = QueueingHints(pipeline)
         self._pool = UnschedulableEntities(self._hints)
         self._active = ActiveQueue()

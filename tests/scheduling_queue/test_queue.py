@@ -3,6 +3,7 @@ import pytest
 
 from batchsched.errors import IllegalStateChange
 from batchsched.framework.events import Action, ClusterEventWithHint, EventResource, Hint, always_queue
+from batchsched.framework.runtime.deadline import CountingPluginRunner, wrap_with_deadline
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.scheduling_queue.entity import Entity, QueueState
 from batchsched.scheduling_queue.queue import gating_plugins
@@ -516,9 +517,10 @@ class SortingByLabels:
         return tuple(int(key) if key.isdigit() else None for key in pod.labels["key"].split("-"))
 
 
+@pytest.mark.parametrize("runner", [None, CountingPluginRunner(())], ids=["no deadline", "deadline"])
 @pytest.mark.parametrize("position", range(4))
-def test_key_that_cannot_be_compared_is_last_and_logged_wherever_it_arrives(position, caplog):
-    made = queue(Sorting())
+def test_key_that_cannot_be_compared_is_last_and_logged_wherever_it_arrives(position, runner, caplog):
+    made = queue(wrap_with_deadline(Sorting(), runner))
     labels = ["3", "1", "2"]
     labels.insert(position, "soon")
     for label in labels:

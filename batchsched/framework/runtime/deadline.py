@@ -140,6 +140,11 @@ def is_builtin_plugin(plugin: type) -> bool:
     return plugin.__module__.startswith(OURS)
 
 
+def is_external_plugin(plugin: object) -> bool:
+    """Return True if a plugin of a pipeline is from another package, with or without a deadline."""
+    return isinstance(plugin, PluginWithDeadline) or not is_builtin_plugin(type(plugin))
+
+
 def exceeded_deadlines(plugins: tuple[object, ...]) -> tuple[ExceededDeadline, ...]:
     """Return the deadlines that plugins have exceeded; these plugins are no longer called."""
     return tuple(
