@@ -23,9 +23,10 @@ from batchsched.framework.interface import QueueSortPlugin
 from batchsched.framework.runtime.deadline import is_external_plugin
 from batchsched.framework.runtime.pipeline import Pipeline
 from batchsched.framework.runtime.plugin_call import call_plugin
-from batchsched.scheduling_queue.active import ActiveQueue, ExternalSortKey
+from batchsched.scheduling_queue.active import ActiveQueue
 from batchsched.scheduling_queue.backoff import BackoffQueue, is_in_backoff
 from batchsched.scheduling_queue.entity import Entity, QueueState, check_state_change
+from batchsched.scheduling_queue.external_sort_key import ExternalSortKey
 from batchsched.scheduling_queue.in_flight import InFlightEntities, ObjectEvent
 from batchsched.scheduling_queue.queueing_hints import QueueingHints
 from batchsched.scheduling_queue.unschedulable import UnschedulableEntities
