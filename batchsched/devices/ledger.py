@@ -477,7 +477,6 @@ class DeviceLedger:
         if not self._by_pod and not self.claims:  # as in most simulations, which end ten thousands of pods
             return
         self.release_reserved_devices(pod.key, pod.metadata.uid)
-        group = pod.spec.scheduling_group.pod_group_name if pod.spec.scheduling_group else ""
         for key in pod.resource_claim_keys:
             claim = self.claims.get(key)
             if claim is None or claim.status.allocation is None:
@@ -485,7 +484,7 @@ class DeviceLedger:
             consumers = tuple(
                 consumer
                 for consumer in claim.status.reserved_for or ()
-                if not consumer.includes_pod(pod.metadata.uid, group)
+                if not consumer.includes_pod(pod.metadata.uid, pod.scheduling_group_name)
                 or (consumer.is_pod_group and has_bound_group(pod))
             )
             is_used = bool(consumers) or self.count_pods_with_reserved_claim(key) > 0

@@ -263,6 +263,11 @@ class Pod(KubernetesObject, frozen=True, gc=False):
         return self.spec.node_name
 
     @property
+    def scheduling_group_name(self) -> str:
+        """The name of the PodGroup of Kubernetes to which the pod belongs, "" without one."""
+        return self.spec.scheduling_group.pod_group_name if self.spec.scheduling_group else ""
+
+    @property
     def resource_claim_keys(self) -> tuple[str, ...]:
         """The `namespace/name` of each ResourceClaim that the spec or the status of the pod names.
 

@@ -98,8 +98,8 @@ def with_gang_labels(pod: Pod) -> Pod:
 
 def scheduling_group_key(pod: Pod) -> str:
     """Return the `namespace/name` of the PodGroup of Kubernetes that a pod names; "" if it names none."""
-    group = pod.spec.scheduling_group
-    return f"{pod.namespace}/{group.pod_group_name}" if group is not None and group.pod_group_name else ""
+    name = pod.scheduling_group_name
+    return f"{pod.namespace}/{name}" if name else ""
 
 
 def with_gang_labels_of_tree(pod: Pod, places: Mapping[str, tuple[str, str]]) -> Pod:

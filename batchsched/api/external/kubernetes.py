@@ -237,5 +237,4 @@ class UpstreamV1Beta1PodGroup(UpstreamPodGroup, frozen=True, gc=False):
 
 def pod_group_and_subgroup_names(pod: Pod) -> Marks:
     """Return the name of the PodGroup in a pod's `spec.schedulingGroup`, and None as the name of the subgroup."""
-    group = pod.spec.scheduling_group
-    return (group.pod_group_name if group else None), None
+    return pod.scheduling_group_name or None, None

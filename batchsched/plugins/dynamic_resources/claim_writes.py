@@ -4,7 +4,7 @@ from batchsched.api.core.device import AllocationResult, ResourceClaim
 from batchsched.api.core.pod import Pod
 from batchsched.api.pod_devices import ExtendedResourceClaim, PodDevices
 from batchsched.devices.ledger import DeviceLedger
-from batchsched.plugins.dynamic_resources.claims import is_claim_of_group_of, pod_group_name
+from batchsched.plugins.dynamic_resources.claims import is_claim_of_group_of
 from batchsched.ports.claims import (
     ExtendedResourceClaimRelease,
     ExtendedResourceClaimReservation,
@@ -79,7 +79,7 @@ def reservations_of_existing_claims(
             pod=pod.name,
             pod_uid=pod.metadata.uid,
             allocation=allocations.get(key),
-            pod_group=pod_group_name(pod),
+            pod_group=pod.scheduling_group_name,
             pod_group_uid=_uid_of_consuming_group(pod, ledger.claims[key]),
             present_allocation=ledger.claims[key].status.allocation,
         )

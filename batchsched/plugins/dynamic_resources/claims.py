@@ -128,12 +128,7 @@ def is_claim_of_group_of(pod: Pod, claim: ResourceClaim) -> bool:
     Source: `isForPodGroupByPod` of k8s.io/dynamic-resource-allocation/resourceclaim.
     """
     owner = claim.owner_pod_group_name_and_uid
-    return owner is not None and owner[0] == pod_group_name(pod) != ""
-
-
-def pod_group_name(pod: Pod) -> str:
-    """Return the name of the PodGroup of Kubernetes to which a pod belongs, "" without one."""
-    return pod.spec.scheduling_group.pod_group_name if pod.spec.scheduling_group else ""
+    return owner is not None and owner[0] == pod.scheduling_group_name != ""
 
 
 def pod_claims_with_allocations(pod: Pod, ledger: DeviceLedger, *, of_class: bool) -> tuple[PodClaim, ...]:

@@ -30,7 +30,6 @@ from batchsched.plugins.dynamic_resources.claims import (
     device_preparation_failed,
     is_claim_of_group_of,
     pod_claims_with_allocations,
-    pod_group_name,
 )
 from batchsched.plugins.dynamic_resources.extended_resources import (
     build_extended_resource_claim,
@@ -236,7 +235,7 @@ def _may_get_consumer(pod: Pod, pod_claim: PodClaim, ledger: DeviceLedger) -> bo
     reserved = claim.status.reserved_for or ()
     if len(reserved) + ledger.count_pods_with_reserved_claim(key) < MAX_CONSUMERS_PER_CLAIM:
         return True
-    if claim.is_reserved_for(pod.metadata.uid, pod_group_name(pod)):
+    if claim.is_reserved_for(pod.metadata.uid, pod.scheduling_group_name):
         return True
     consumers = {consumer.uid for consumer in reserved}
     if not is_claim_of_group_of(pod, claim):
