@@ -24,17 +24,19 @@ class Scheduler(SchedulerProcess):
       arguments: more arguments of `batchsched run`.
       program: what is run.
       token: of another ServiceAccount, where that is not to be it.
+      server: the URL of a proxy before the API server, if requests pass through one.
     """
 
     arguments: Sequence[str] = ()
     program: Sequence[str] = PROGRAM
     token: str = field(default="", kw_only=True)
+    server: str | None = field(default=None, kw_only=True)
     _begins: int = field(init=False, default=0)
 
     def start(self) -> None:
         """Start it, and do not wait."""
         self._begins = self.log.stat().st_size if self.log.exists() else 0
-        kubeconfig = self.plane.kubeconfig(self.token or service_account(self.plane))
+        kubeconfig = self.plane.kubeconfig(self.token or service_account(self.plane), self.server)
         self.launch(kubeconfig, TERMS, self.arguments, self.program)
 
     @property

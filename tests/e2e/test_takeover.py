@@ -15,6 +15,7 @@ from tests.controlplane.background import repeating
 from tests.controlplane.fixtures import Namespace, eventually
 from tests.controlplane.plane import ApiFault, ControlPlane
 from tests.controlplane.process import LEASE, LEASE_PATH, leader
+from tests.controlplane.proxy import hung
 from tests.e2e.running import (
     TERMS,
     Scheduler,
@@ -35,9 +36,11 @@ GRACEFUL = 5.0
 class Pair:
     """Two schedulers for one Lease; a scheduler that ends is restarted."""
 
-    def __init__(self, plane: ControlPlane, name: str) -> None:
+    def __init__(self, plane: ControlPlane, name: str, server: str | None = None) -> None:
         self.plane = plane
-        self.schedulers = tuple(Scheduler(plane, ("--lease", LEASE), name=f"{name}-{at}") for at in range(2))
+        self.schedulers = tuple(
+            Scheduler(plane, ("--lease", LEASE), name=f"{name}-{at}", server=server) for at in range(2)
+        )
 
     def leader(self) -> Scheduler:
         found: Scheduler = eventually(lambda: leader(self.plane.admin, self.schedulers), 60)
@@ -53,8 +56,8 @@ class Pair:
 
 
 @contextmanager
-def pair(plane: ControlPlane, name: str) -> Iterator[Pair]:
-    made = Pair(plane, name)
+def pair(plane: ControlPlane, name: str, server: str | None = None) -> Iterator[Pair]:
+    made = Pair(plane, name, server)
     with suppress(ApiFault):  # a replica killed in another test may still hold the Lease
         plane.admin.delete(LEASE_PATH)
     with running(*made.schedulers):
@@ -123,21 +126,21 @@ def test_binding_continues_after_the_leader_ends(plane, namespace, how):
     assert max(gaps) <= allowed
 
 
-def test_gang_of_200_pods_is_completed_after_its_leader_is_killed_during_the_binds(plane, namespace):
+def test_gang_of_200_pods_is_completed_after_its_leader_is_killed_during_the_binds(plane, namespace, proxy):
     namespace.nodes(10)
-    with pair(plane, "half-bound") as two, Watcher(namespace).watching() as watcher:
+    with pair(plane, "half-bound", proxy.url) as two, Watcher(namespace).watching() as watcher:
         lead = two.ready()
+        proxy.on(hung(), method="POST", path="/binding$", skip=100)
         group(namespace, "bert", 200)
-        make(namespace, "bert", 199)
-        namespace.pod("bert-last", gang="bert")
-        eventually(lambda: bound(namespace, "bert"))
+        make(namespace, "bert", 200)
+        eventually(lambda: len(bound(namespace, "bert")) == 100)
         lead.end(signal.SIGKILL)
-        half = len(bound(namespace, "bert"))
+        assert len(bound(namespace, "bert")) == 100
+        proxy.calm()
         killed = time.monotonic()
         all_bound(namespace, "bert", 200, 60)
-        print(f"killed with {half} of 200 bound; whole {time.monotonic() - killed:.1f} s later")
-        assert len(watcher.nodes) >= half
-    assert half < 200, "the leader was too fast to be killed in time"
+        print(f"killed with 100 of 200 bound; whole {time.monotonic() - killed:.1f} s later")
+        assert len(watcher.nodes) >= 100
 
 
 def test_new_leader_rolls_back_partially_bound_gangs_at_once_if_the_policy_requires_it(plane, namespace):
