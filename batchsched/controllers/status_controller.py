@@ -54,6 +54,7 @@ FINAL_RETRY_SECONDS: Final = 5.0
 """Seconds for which a leader that shuts down repeats failed writes."""
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
+_INVALID: Final = 422
 _TOO_MANY_REQUESTS: Final = 429
 _SERVER_ERROR: Final = 500
 POSITIONS_SECONDS: Final = 5.0
@@ -301,10 +302,13 @@ class StatusController:
     def _handle_failure(self, place: ObjectWithUid, error: BatchschedError, seen_version: int) -> None:
         """Repeat a failed write later if it may succeed then; otherwise drop it."""
         if _may_succeed_later(error):
+            if isinstance(error, ApiError) and error.status == _CONFLICT and place in self._written_versions:
+                # The version of the last write does not exist if the API server was restored from a backup.
+                self._written_versions[place] = min(self._written_versions[place], seen_version)
             self._retry_later(place, error, seen_version)
             return
         self._forget_retry(place)
-        if isinstance(error, ApiError) and error.status != _NOT_FOUND:  # not found: it was deleted
+        if isinstance(error, ApiError) and not _is_gone(error):
             _LOG.warning("the status of %s is not written: %s", place[0][1], error)
 
     def _retry_later(self, place: ObjectWithUid, error: BatchschedError, seen_version: int) -> None:
@@ -473,9 +477,11 @@ class StatusController:
         is_own = change.resource.api_version == API_VERSION
         # A strategic merge keeps the conditions of other controllers.
         content_type = MERGE_PATCH if is_own else STRATEGIC_MERGE_PATCH
-        body = {"status": change.desired}
-        if field == POD_GROUPS and not is_own:  # the uid keeps the patch from another object of the same name
-            body["metadata"] = {"uid": uid}
+        version = max(seen_version, self._written_versions.get(change.place, 0))
+        # The status of a custom resource is written whatever uid the patch states, and a merge patch replaces the
+        # conditions of other controllers. The resource version keeps it from another object and from newer conditions.
+        precondition = {"resourceVersion": str(version)} if is_own else {"uid": uid}
+        body = {"metadata": precondition, "status": change.desired}
         path = change.resource.path(namespace, name, "status")
         try:
             # A write that waits inside the writer would delay all other statuses.
@@ -548,11 +554,16 @@ class StatusChange:
     name: str = ""
 
 
+def _is_gone(error: ApiError) -> bool:
+    """Return whether an object was deleted, or replaced by another one of its name."""
+    return error.status == _NOT_FOUND or (error.status == _INVALID and "metadata.uid" in error.message)
+
+
 def _may_succeed_later(error: BatchschedError) -> bool:
     """Return whether a failed write may succeed later: not if the API server refused it, or if another replica leads.
 
-    The API server answers with a conflict if other clients write the same object again and again, and also if the
-    object was replaced by another one of its name, which the cluster state does not show yet.
+    The API server answers with a conflict if another client changed the object, or replaced it by another one of its
+    name, and the cluster state does not show that yet.
     """
     if isinstance(error, ApiError):
         return error.status in (_CONFLICT, _TOO_MANY_REQUESTS) or error.status >= _SERVER_ERROR

@@ -495,6 +495,42 @@ async def test_overwritten_status_is_restored_also_if_the_first_attempt_fails():
     assert len(office.desk.of(GROUP)) == 2
 
 
+async def test_patch_names_the_version_from_which_its_status_was_computed():
+    office = office_with(*bert())
+    made = known(group("bert", 2))
+    office.cache.put(made, "5")
+    office.desk.version = 7
+    await office.controller.run_once()
+    office.bind("bert-0", "bert-1")
+    office.desk.fail(ApiError(409, "Conflict", "another client changed it"))
+    await office.controller.run_once()
+    shown = made.model_dump(by_alias=True) | {"status": office.status | {"conditions": [QUOTA]}}
+    office.cache.put(PodGroup.model_validate(shown), "9")
+    await office.controller.run_once()
+    first, second = office.desk.of(GROUP)
+    assert [write["metadata"] for write in (first, second)] == [
+        {"resourceVersion": "5"},
+        {"resourceVersion": "9"},
+    ]
+    assert [one["type"] for one in second["status"]["conditions"]] == ["QuotaReserved", "Scheduled"]
+
+
+async def test_pod_that_was_replaced_is_dropped_without_a_warning(caplog):
+    office = office_with([pod("solo")])
+    office.refuse("team/solo")
+    office.desk.fail(ApiError(422, "Invalid", "metadata.uid: Invalid value: field is immutable"))
+    for _ in range(3):
+        await office.controller.run_once()
+        await office.clock.sleep(PERIOD_SECONDS)
+    assert not office.desk.sent
+    assert not caplog.records
+    office.cache.put(pod("solo", 9, "another"))
+    office.refuse("team/solo")
+    await office.controller.run_once()
+    (written,) = office.desk.of("/pods/solo/status")
+    assert written["metadata"] == {"uid": "another"}
+
+
 async def test_leader_that_shuts_down_repeats_failed_writes_for_some_seconds():
     office = office_with(*bert())
     office.desk.fail(*[ApiError(500, "InternalError", "no")] * 2)
