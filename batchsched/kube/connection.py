@@ -7,7 +7,6 @@ import asyncio
 import logging
 import socket
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
@@ -61,7 +60,7 @@ class ApiResource:
         if namespace and self.namespaced:
             parts += ["namespaces", quote(namespace, safe="")]
         parts += [self.plural, quote(name, safe=""), subresource]
-        return "/".join(part for part in parts if part)
+        return "/".join(filter(None, parts))
 
 
 def plural_of_kind(kind: str) -> str:
@@ -207,7 +206,7 @@ class Connection:
           Unreachable: there was no answer within `deadline` seconds.
         """
         content = (body, content_type)
-        with _raising_unreachable(f"{method} {path}"):
+        with _RaisingUnreachable(method, path):
             # aiohttp rounds its own timeout up to a full second, which is too coarse for a Lease.
             async with asyncio.timeout(deadline):
                 used = self._identity
@@ -234,7 +233,7 @@ class Connection:
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10.0, sock_read=silence)
         used = self._identity
-        with _raising_unreachable(f"GET {path}"):
+        with _RaisingUnreachable("GET", path):
             async with asyncio.timeout(_OPENING_SECONDS):
                 opened = await self._open("GET", path, query, (None, JSON), timeout)
             async with opened as answer:
@@ -360,19 +359,27 @@ def _seconds(text: str) -> float:
     return min(float(text), _MAX_RETRY_AFTER_SECONDS) if text.isascii() and text.isdigit() else 0.0
 
 
-@contextmanager
-def _raising_unreachable(request: str) -> Iterator[None]:
-    """Raise `Unreachable` for an error that a broken or missing connection causes."""
-    try:
-        yield
-    except _TROUBLE as error:
-        raise Unreachable(f"{request}: {_message_of(error)}") from error
-    except RuntimeError as error:
+class _RaisingUnreachable:
+    """Raise `Unreachable` for an error that a broken or missing connection causes.
+
+    It is a class, since a generator takes several times as long, and each binding has two requests.
+    """
+
+    __slots__ = ("_method", "_path")
+
+    def __init__(self, method: str, path: str) -> None:
+        self._method, self._path = method, path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         # aiohttp closes the socket of a cancelled TLS handshake. Until its transport is closed, too, uvloop refuses a
         # new socket with the same descriptor.
-        if _DESCRIPTOR_IN_USE not in str(error):
-            raise
-        raise Unreachable(f"{request}: {error}") from error
+        if isinstance(error, _TROUBLE) or (
+            isinstance(error, RuntimeError) and _DESCRIPTOR_IN_USE in str(error)
+        ):
+            raise Unreachable(f"{self._method} {self._path}: {_message_of(error)}") from error
 
 
 def _message_of(error: BaseException) -> str:

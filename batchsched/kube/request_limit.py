@@ -2,8 +2,6 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 
 class ApiRequestLimit:
@@ -20,20 +18,16 @@ class ApiRequestLimit:
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
         """By namespace, the requests that wait; the first namespace has the next turn."""
 
-    @asynccontextmanager
-    async def request_slot(self, namespace: str) -> AsyncIterator[None]:
-        """Wait until a request of a namespace may be sent, and count it as concurrent until the context ends."""
-        await self._acquire(namespace)
-        try:
-            yield
-        finally:
-            self._release()
+    def request_slot(self, namespace: str) -> "RequestSlot":
+        """Return the context of one request of a namespace."""
+        return RequestSlot(self, namespace)
 
     async def wait_until_idle(self) -> None:
         """Wait until no request is counted as concurrent."""
         await self._idle.wait()
 
-    async def _acquire(self, namespace: str) -> None:
+    async def acquire(self, namespace: str) -> None:
+        """Wait until a request of a namespace may be sent, and count it as concurrent until `release`."""
         if self._free:
             self._free -= 1
             self._idle.clear()
@@ -44,10 +38,11 @@ class ApiRequestLimit:
             await turn
         except asyncio.CancelledError:
             if not turn.cancelled():  # the slot was granted just before the cancellation
-                self._release()
+                self.release()
             raise
 
-    def _release(self) -> None:
+    def release(self) -> None:
+        """Count one request less as concurrent, and let the next one be sent."""
         while self._waiting:
             namespace, turns = next(iter(self._waiting.items()))
             del self._waiting[namespace]
@@ -60,3 +55,21 @@ class ApiRequestLimit:
         self._free += 1
         if self._free == self._count:
             self._idle.set()
+
+
+class RequestSlot:
+    """The context of one request: it begins when the request may be sent, and the request counts until it ends.
+
+    It is a class, since an asynchronous generator takes several times as long, and each binding has two requests.
+    """
+
+    __slots__ = ("_limit", "_namespace")
+
+    def __init__(self, limit: ApiRequestLimit, namespace: str) -> None:
+        self._limit, self._namespace = limit, namespace
+
+    async def __aenter__(self) -> None:
+        await self._limit.acquire(self._namespace)
+
+    async def __aexit__(self, *_: object) -> None:
+        self._limit.release()

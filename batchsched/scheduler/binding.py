@@ -11,7 +11,7 @@ session.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Final, ParamSpec, TypeVar
 
 from batchsched.api.core.pod import Pod
@@ -96,7 +96,7 @@ class BindingCycles:
         # The cycle must use the present reservations: the next session, which may start before this task, changes them.
         pods = [pod for pod, _ in placement.places]
         cycle = BindingCycleInput.from_placed_pods(pods, profile_scheduler.node_table, self._binder)
-        is_prepared = self._is_prepared(profile_scheduler, placement, cycle)
+        is_prepared = self._is_prepared(profile_scheduler, placement, pods, cycle)
         task = asyncio.create_task(
             self._bind_placement(profile_scheduler, placement, cycle, is_prepared=is_prepared)
         )
@@ -164,13 +164,15 @@ class BindingCycles:
             del self._gangs[identity]
 
     def _is_prepared(
-        self, profile_scheduler: ProfileScheduler, placement: PlacedGang, cycle: BindingCycleInput
+        self,
+        profile_scheduler: ProfileScheduler,
+        placement: PlacedGang,
+        pods: Sequence[Pod],
+        cycle: BindingCycleInput,
     ) -> bool:
         """Return whether the pods of a gang must pass PreBind before the first one is bound."""
         try:
-            return may_need_prebind_undo(
-                profile_scheduler.pipeline, (pod for pod, _ in placement.places), cycle
-            )
+            return may_need_prebind_undo(profile_scheduler.pipeline, pods, cycle)
         except BatchschedError as error:
             _LOG.warning("%s: %s", placement.entity.identity, error)
             return True

@@ -1,6 +1,6 @@
 """Binding cycle of one pod: PreBind, Bind and PostBind, in this order."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -57,20 +57,18 @@ async def run_binding_cycle(pipeline: Pipeline, pod: Pod, node: str, cycle: Bind
     return await run_bind_and_postbind(pipeline, pod, node, cycle) if status.ok else status
 
 
-def may_need_prebind_undo(pipeline: Pipeline, pods: Iterable[Pod], cycle: BindingCycleInput) -> bool:
+def may_need_prebind_undo(pipeline: Pipeline, pods: Sequence[Pod], cycle: BindingCycleInput) -> bool:
     """Return whether a PreBind plugin writes something for these pods that must be undone if they are not bound.
 
     Raises:
       PluginError: a plugin failed.
     """
-    plugins = pipeline.reversible_prebinds
-    return bool(plugins) and any(
-        answers.checked_bool(
-            plugin, "PreBind", call_plugin(plugin, "PreBind", plugin.writes_in_prebind, pod, cycle.node_table)
-        )
-        for pod in pods
-        for plugin in plugins
-    )
+    for plugin in pipeline.reversible_prebinds:
+        for pod in pods:
+            answer = call_plugin(plugin, "PreBind", plugin.writes_in_prebind, pod, cycle.node_table)
+            if answers.checked_bool(plugin, "PreBind", answer):
+                return True
+    return False
 
 
 async def run_prebind(pipeline: Pipeline, pod: Pod, node: str, cycle: BindingCycleInput) -> Status:

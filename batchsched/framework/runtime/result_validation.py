@@ -40,6 +40,7 @@ class ExtensionPoint:
     codes: tuple[Code, ...] = ()
 
 
+_BOOLEANS: Final = (bool, np.bool_)
 _REFUSALS: Final = (Code.UNSCHEDULABLE, Code.UNRESOLVABLE, Code.PENDING)
 
 POINTS: Final[dict[str, ExtensionPoint]] = {
@@ -165,7 +166,7 @@ def checked_permit_answer(plugin: object, answer: object) -> PermitAnswer:
 
 def checked_bool(plugin: object, point: str, answer: object) -> bool:
     """Check that a plugin's answer is True or False, and return it."""
-    if not isinstance(answer, bool | np.bool_):
+    if not isinstance(answer, _BOOLEANS):
         raise _nonsense(plugin, point, "True or False", answer)
     return bool(answer)
 
