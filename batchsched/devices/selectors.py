@@ -10,14 +10,9 @@ Source: k8s.io/dynamic-resource-allocation/cel, compile.go.
 import re
 from collections.abc import Hashable, Iterable
 from functools import lru_cache
-from typing import Any, Final
-
-from cel_expr_python import cel
-from cel_expr_python.ext import ext_bindings, ext_math, ext_optional, ext_strings
+from typing import Final
 
 from batchsched.api.core.device import Device
-from batchsched.devices.cel_functions import KUBERNETES_FUNCTIONS, to_cel_quantity, to_cel_version
-from batchsched.errors import InvalidInput
 
 MAX_COMPILED_EXPRESSIONS: Final = 4096
 MAX_RESULTS_PER_EXPRESSION: Final = 100_000
@@ -89,8 +84,11 @@ class CelSelector:
         self.names = attributes_and_capacities_in_expression(expression)
         """The names of all attributes and capacities that the expression reads; None if they are not known."""
         _check_ranges(expression)
+        # The CEL library is loaded for the first expression: most clusters have none, and it takes 15 ms.
+        from batchsched.devices.cel_program import CelProgram
+
         try:
-            self._program = _environment().compile(_with_empty_unknown_domains(expression))
+            self._program = CelProgram(_with_empty_unknown_domains(expression))
         except RuntimeError as error:
             raise CelSelectorError(f"CEL compile error: {error}") from error
         self._results: dict[Hashable, bool | str] = {}
@@ -106,24 +104,10 @@ class CelSelector:
         if result is None:
             if len(self._results) >= MAX_RESULTS_PER_EXPRESSION:
                 self._results.clear()
-            result = self._results[key] = self._evaluate(driver, device)
+            result = self._results[key] = self._program.evaluate(driver, device)
         if isinstance(result, str):
             raise CelSelectorError(result)
         return result
-
-    def _evaluate(self, driver: str, device: Device) -> bool | str:
-        try:
-            variables = device_cel_variable(driver, device)
-        except (ValueError, InvalidInput) as error:
-            return f"CEL runtime error: {error}"
-        try:
-            value = self._program.eval(data={"device": variables})
-        except RuntimeError as error:  # the limit on iterations
-            return f"CEL runtime error: {error}"
-        if value.type() == cel.Type.BOOL:
-            return bool(value.value())
-        problem = value.value() if value.type() == cel.Type.ERROR else "the result is no boolean"
-        return f"CEL runtime error: {problem}"
 
 
 @lru_cache(MAX_COMPILED_EXPRESSIONS)
@@ -226,33 +210,6 @@ def _is_wanted(name: str, selected_names: frozenset[str] | None) -> bool:
     return selected_names is None or name.rpartition("/")[2] in selected_names
 
 
-def device_cel_variable(driver: str, device: Device) -> dict[str, Any]:
-    """Return the attributes and capacities of a device as the value of the variable `device` in CEL.
-
-    Raises:
-      ValueError: an attribute has an invalid version, or a value of an unknown type.
-      InvalidQuantity: a capacity is no quantity.
-    """
-    attributes: dict[str, dict[str, Any]] = {}
-    for name, attribute in (device.attributes or {}).items():
-        domain, _, own_name = name.rpartition("/")
-        typed = attribute.type_and_value
-        if typed is None:
-            raise ValueError(f"attribute {name}: unsupported attribute value")
-        value = to_cel_version(str(typed[1])) if typed[0] == "version" else typed[1]
-        attributes.setdefault(domain or driver, {})[own_name] = value
-    capacity: dict[str, dict[str, Any]] = {}
-    for name, offered in (device.capacity or {}).items():
-        domain, _, own_name = name.rpartition("/")
-        capacity.setdefault(domain or driver, {})[own_name] = to_cel_quantity(offered.value)
-    return {
-        "driver": driver,
-        "allowMultipleAllocations": device.allow_multiple_allocations or False,
-        "attributes": attributes,
-        "capacity": capacity,
-    }
-
-
 def _with_empty_unknown_domains(expression: str) -> str:
     """Return an expression in which an unknown domain of the device is an empty map, as in Kubernetes.
 
@@ -288,26 +245,3 @@ def _check_ranges(expression: str) -> None:
         raise CelSelectorError(
             f"lists.range: expected a number of at most {MAX_ITERATIONS:,} as its argument"
         )
-
-
-@lru_cache(1)
-def _environment() -> Any:
-    """Return the environment of all expressions.
-
-    The extensions of Kubernetes without a class in the CEL library are named in a configuration. Functions of the same
-    name are merged only if they are declared by a later extension.
-    """
-    kinds = cel.Type
-    return cel.NewEnv(
-        config=cel.NewEnvConfigFromYaml(
-            "name: devices\nextensions: [{name: sets}, {name: lists}, {name: two-var-comprehensions}]"
-        ),
-        variables={"device": kinds.Map(kinds.STRING, kinds.DYN)},
-        extensions=[
-            ext_bindings.ExtBindings(),
-            ext_optional.ExtOptional(),
-            ext_strings.ExtStrings(),
-            ext_math.ExtMath(),
-            cel.CelExtension("kubernetes", list(KUBERNETES_FUNCTIONS)),
-        ],
-    )

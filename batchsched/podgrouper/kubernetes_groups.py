@@ -79,8 +79,10 @@ class TreeLabelingPodStore:
                 self._store.put(self._labelled(unversioned))
 
     def _remember(self, pod: Pod) -> None:
+        if pod.spec.scheduling_group is None or pod.spec.scheduler_name not in self._names:
+            return
         key = scheduling_group_key(pod)
-        if key and pod.spec.scheduler_name in self._names:
+        if key:
             self._pods.setdefault(key, {})[pod.key] = pod
 
     def _forget(self, pod: Pod) -> None:
@@ -93,7 +95,9 @@ class TreeLabelingPodStore:
                 self._pods.pop(key, None)
 
     def _labelled(self, pod: Pod) -> Pod:
-        return self._trees.with_gang_labels(pod) if pod.spec.scheduler_name in self._names else pod
+        if pod.spec.scheduling_group is None or pod.spec.scheduler_name not in self._names:
+            return pod
+        return self._trees.with_gang_labels(pod)
 
 
 class KubernetesGroupStore:

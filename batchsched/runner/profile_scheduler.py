@@ -5,7 +5,7 @@ placed gang are assumed, all of them or none. A refused gang returns to the queu
 """
 
 import logging
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -567,8 +567,10 @@ def _bound_copy(pod: Pod, node: str) -> Pod:
     return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node))
 
 
-def _held_places(held: Iterable[HeldGang], taking_part: dict[str, Entity]) -> list[tuple[Pod, str]]:
+def _held_places(held: Collection[HeldGang], taking_part: dict[str, Entity]) -> list[tuple[Pod, str]]:
     """Return the pods that wait at Permit with their nodes, also the pods that were deleted meanwhile."""
+    if not held:
+        return []
     pods = {
         pod.key: pod for entity in taking_part.values() for pod in (*entity.popped, *entity.pods.values())
     }

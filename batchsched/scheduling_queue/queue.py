@@ -287,8 +287,9 @@ class SchedulingQueue:
         self._flights.end_cycle(entity)
         # Only the pods of the start of the cycle were placed. Pods that joined since then form a new entity.
         for pod in entity.popped:
-            entity.remove_pod(pod.key)
-            self._identity_of.pop(pod.key, None)
+            key = pod.key
+            entity.remove_pod(key)
+            self._identity_of.pop(key, None)
         late = tuple(entity.pods.values())
         self._drop(entity)
         for pod in late:

@@ -15,7 +15,6 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from ortools.linear_solver import pywraplp
 from ortools.linear_solver.linear_solver_pb2 import MPModelProto
 from ortools.sat.python import cp_model_helper as cp_sat
 
@@ -346,7 +345,10 @@ class LinearProgram:
         Raises:
           SolverFault: GLOP rejects the model.
         """
+        from ortools.linear_solver import pywraplp  # on first use: it takes 40 ms, and few sessions need it
+
         self._solver = pywraplp.Solver.CreateSolver("GLOP")
+        self._optimal = pywraplp.Solver.OPTIMAL
         fault = self._solver.LoadModelFromProto(_linear_program(model, np.asarray(objective, np.float64)))
         if fault:
             raise SolverFault("GLOP calls the model invalid: " + str(fault))
@@ -370,7 +372,7 @@ class LinearProgram:
 
     def solve(self) -> LpOptimum | None:
         """Solve the linear program; return its optimum, or None if the solver finds none."""
-        if self._solver.Solve() != pywraplp.Solver.OPTIMAL:
+        if self._solver.Solve() != self._optimal:
             return None
         duals = np.array([row.dual_value() for row in self._rows], np.float64)
         values = np.array([variable.solution_value() for variable in self._variables], np.float64)

@@ -246,8 +246,9 @@ class GangIndex:
         if before is not None and key not in gang.in_flight:
             self._count_accepted(gang, before, -1)
         gang.in_flight.discard(key)
-        if after is not None and not (after.node_name and is_single_pod_identity(gang.identity)):
-            (gang.bound if after.node_name else gang.pending)[key] = after
+        node = after.node_name if after is not None else ""
+        if after is not None and not (node and is_single_pod_identity(gang.identity)):
+            (gang.bound if node else gang.pending)[key] = after
             # Another pod of the same name takes the place of the finished one.
             gang.finished.pop(key, None)
             self._gang_of_finished.pop(key, None)
@@ -255,7 +256,7 @@ class GangIndex:
                 gang.assumed.add(key)
             if in_flight:
                 gang.in_flight.add(key)
-            elif after.node_name:
+            elif node:
                 self._count_accepted(gang, after, 1)
         self._changed(gang)
 
@@ -277,8 +278,9 @@ class GangIndex:
     def record_accepted_binding(self, pod: Pod) -> None:
         """Record that the API server accepted an assumed pod's binding, before a watch event confirms it."""
         gang = self._gangs.get(gang_identity(pod))
-        if gang is not None and pod.key in gang.in_flight:
-            gang.in_flight.discard(pod.key)
+        key = pod.key
+        if gang is not None and key in gang.in_flight:
+            gang.in_flight.discard(key)
             self._count_accepted(gang, pod, 1)
             self._changed(gang)
 
