@@ -140,16 +140,22 @@ class Entity:
         """
         return self.gated_by or self.refused_by
 
-    def put_pod(self, pod: Pod) -> None:
-        """Add a pod to the gang in the scheduling queue, or replace it by a new version."""
+    def put_pod(self, pod: Pod) -> bool:
+        """Add a pod to the gang in the scheduling queue, or replace it by a new version.
+
+        Return whether the gang now has other templates than before.
+        """
         key, template = pod.key, template_digest(pod)
         before = self._template_of.get(key)
+        has_other_templates = template not in self._equal
         if before is not None and before != template:
             # An empty template must disappear: `pod_by_template` returns one pod of each.
             self._leave(key, before)
+            has_other_templates |= before not in self._equal
         self.pods[key] = pod
         self._template_of[key] = template
         self._equal.setdefault(template, {})[key] = pod
+        return has_other_templates
 
     def remove_pod(self, key: str) -> None:
         """Remove the pod with this `namespace/name` from the gang in the scheduling queue."""

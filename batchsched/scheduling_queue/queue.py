@@ -399,12 +399,14 @@ class SchedulingQueue:
             entity = Entity(identity, self._arrivals, now, self._groups.get(identity))
             self._entities[identity] = entity
         self._identity_of[pod.key] = identity
-        entity.put_pod(pod)
+        has_other_templates = entity.put_pod(pod)
         before = entity.place
         if before is QueueState.NEW:
             self._enter(entity, QueueState.ACTIVE, label, now)
             return
-        self._update_keys(entity)
+        # Keys depend on templates only. A gang of thousands of pods arrives pod by pod.
+        if has_other_templates or before in POOLED:
+            self._update_keys(entity)
         self._requests_changed(entity, label, now)
         if entity.place is before and before in QUEUES:
             self._count(before, label, 1)
@@ -522,8 +524,8 @@ class SchedulingQueue:
 
     def _least_sort_key(self, sort: QueueSortPlugin, entity: Entity) -> Any:
         """Return the least key of the pods of an entity; raise if its keys cannot be compared with one another."""
-        priority = entity.highest_pod_priority
-        least = min(sort.sort_key(pod, priority, entity.queued) for pod in entity.pod_by_template().values())
+        priority, queued = entity.highest_pod_priority, entity.queued
+        least = min([sort.sort_key(pod, priority, queued) for pod in entity.pod_by_template().values()])
         bool(least < least)  # A key that cannot be compared with itself orders nothing.
         return ExternalSortKey(least, entity, sort) if self._is_sort_external else least
 
