@@ -69,10 +69,7 @@ def is_spark_driver_without_application(pod: Pod) -> bool:
 
     Such a driver is itself the owner of its executors.
     """
-    labels = pod.metadata.labels
-    if not labels:
-        return False
-    return labels.get(SPARK_ROLE) == SPARK_DRIVER and not labels.get(SPARK_APPLICATION)
+    return pod.metadata.label(SPARK_ROLE) == SPARK_DRIVER and not pod.metadata.label(SPARK_APPLICATION)
 
 
 def owner_title_for_messages(pod: Pod) -> str:

@@ -212,10 +212,9 @@ def check_namespace_and_name(namespace: str | None, name: str) -> None:
     Raises:
       ObjectDecodeError: the name or the namespace is not valid.
     """
-    if not can_be_object_name(name):
-        raise ObjectDecodeError((FieldError("metadata.name", _name_problem(name)),))
-    if namespace and not can_be_object_name(namespace):
-        raise ObjectDecodeError((FieldError("metadata.namespace", _name_problem(namespace)),))
+    for field, text in (("metadata.name", name), ("metadata.namespace", namespace or "default")):
+        if not can_be_object_name(text):
+            raise ObjectDecodeError((FieldError(field, _name_problem(text)),))
 
 
 def _name_problem(name: str) -> str:

@@ -51,8 +51,7 @@ class TreeLabelingPodStore:
 
     def put(self, pod: Pod) -> None:
         """Pass a pod to `GangAssigningPodStore`, with gang labels if the pod is below a CompositePodGroup."""
-        self._remember(pod)
-        self._store.put(self._labelled(pod))
+        self._store.put(self._record_and_label(pod))
 
     def remove(self, pod: Pod) -> None:
         """Remove a deleted pod from this store and from `GangAssigningPodStore`."""
@@ -62,10 +61,7 @@ class TreeLabelingPodStore:
     def replace(self, kind: type, listed: Iterable[Pod]) -> None:
         """Replace all pods by a complete list, add their gang labels, and pass them to `GangAssigningPodStore`."""
         self._pods.clear()
-        pods = list(listed)
-        for pod in pods:
-            self._remember(pod)
-        self._store.replace(kind, [self._labelled(pod) for pod in pods])
+        self._store.replace(kind, [self._record_and_label(pod) for pod in listed])
 
     def relabel_pods(self, pod_groups: Iterable[str]) -> None:
         """Pass the pods of the given PodGroups to `GangAssigningPodStore` again, with labels for their present gangs.
@@ -76,14 +72,15 @@ class TreeLabelingPodStore:
             for pod in list(self._pods.get(key, {}).values()):
                 # Without a version: the labels change here, and not the object in the API.
                 unversioned = replace(pod, metadata=replace(pod.metadata, resource_version=""))
-                self._store.put(self._labelled(unversioned))
+                self._store.put(self._trees.with_gang_labels(unversioned))
 
-    def _remember(self, pod: Pod) -> None:
-        if pod.spec.scheduling_group is None or pod.spec.scheduler_name not in self._names:
-            return
+    def _record_and_label(self, pod: Pod) -> Pod:
+        """Record a pod that names a PodGroup of Kubernetes, and return it with the labels of its gang."""
         key = scheduling_group_key(pod)
-        if key:
-            self._pods.setdefault(key, {})[pod.key] = pod
+        if not key or pod.spec.scheduler_name not in self._names:
+            return pod
+        self._pods.setdefault(key, {})[pod.key] = pod
+        return self._trees.with_gang_labels(pod)
 
     def _forget(self, pod: Pod) -> None:
         # The object of a deletion may lack its spec.
@@ -93,11 +90,6 @@ class TreeLabelingPodStore:
             pods.pop(pod.key, None)
             if not pods:
                 self._pods.pop(key, None)
-
-    def _labelled(self, pod: Pod) -> Pod:
-        if pod.spec.scheduling_group is None or pod.spec.scheduler_name not in self._names:
-            return pod
-        return self._trees.with_gang_labels(pod)
 
 
 class KubernetesGroupStore:

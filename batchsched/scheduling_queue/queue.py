@@ -405,7 +405,7 @@ class SchedulingQueue:
             self._enter(entity, QueueState.ACTIVE, label, now)
             return
         # Keys depend on templates only. A gang of thousands of pods arrives pod by pod.
-        if has_other_templates or before in POOLED:
+        if has_other_templates:
             self._update_keys(entity)
         self._requests_changed(entity, label, now)
         if entity.place is before and before in QUEUES:
@@ -524,8 +524,8 @@ class SchedulingQueue:
 
     def _least_sort_key(self, sort: QueueSortPlugin, entity: Entity) -> Any:
         """Return the least key of the pods of an entity; raise if its keys cannot be compared with one another."""
-        priority, queued = entity.highest_pod_priority, entity.queued
-        least = min([sort.sort_key(pod, priority, queued) for pod in entity.pod_by_template().values()])
+        priority = entity.highest_pod_priority
+        least = min(sort.sort_key(pod, priority, entity.queued) for pod in entity.pod_by_template().values())
         bool(least < least)  # A key that cannot be compared with itself orders nothing.
         return ExternalSortKey(least, entity, sort) if self._is_sort_external else least
 

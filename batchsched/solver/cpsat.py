@@ -348,7 +348,6 @@ class LinearProgram:
         from ortools.linear_solver import pywraplp  # on first use: it takes 40 ms, and few sessions need it
 
         self._solver = pywraplp.Solver.CreateSolver("GLOP")
-        self._optimal = pywraplp.Solver.OPTIMAL
         fault = self._solver.LoadModelFromProto(_linear_program(model, np.asarray(objective, np.float64)))
         if fault:
             raise SolverFault("GLOP calls the model invalid: " + str(fault))
@@ -372,7 +371,7 @@ class LinearProgram:
 
     def solve(self) -> LpOptimum | None:
         """Solve the linear program; return its optimum, or None if the solver finds none."""
-        if self._solver.Solve() != self._optimal:
+        if self._solver.Solve() != self._solver.OPTIMAL:
             return None
         duals = np.array([row.dual_value() for row in self._rows], np.float64)
         values = np.array([variable.solution_value() for variable in self._variables], np.float64)

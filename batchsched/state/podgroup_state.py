@@ -246,9 +246,8 @@ class GangIndex:
         if before is not None and key not in gang.in_flight:
             self._count_accepted(gang, before, -1)
         gang.in_flight.discard(key)
-        node = after.node_name if after is not None else ""
-        if after is not None and not (node and is_single_pod_identity(gang.identity)):
-            (gang.bound if node else gang.pending)[key] = after
+        if after is not None and not (after.node_name and is_single_pod_identity(gang.identity)):
+            (gang.bound if after.node_name else gang.pending)[key] = after
             # Another pod of the same name takes the place of the finished one.
             gang.finished.pop(key, None)
             self._gang_of_finished.pop(key, None)
@@ -256,7 +255,7 @@ class GangIndex:
                 gang.assumed.add(key)
             if in_flight:
                 gang.in_flight.add(key)
-            elif node:
+            elif after.node_name:
                 self._count_accepted(gang, after, 1)
         self._changed(gang)
 

@@ -149,14 +149,13 @@ def status_may_override_requests(pod: Pod) -> bool:
     status = pod.status
     if status.resources is not None or status.allocated_resources is not None:
         return True
-    # Most pods have no statuses of containers yet, and every change of a pod asks: no call for them.
-    return (status.container_statuses is not None and _have_resources(status.container_statuses)) or (
-        status.init_container_statuses is not None and _have_resources(status.init_container_statuses)
+    return _has_resources(status.container_statuses) or _has_resources(status.init_container_statuses)
+
+
+def _has_resources(statuses: Iterable[ContainerStatus] | None) -> bool:
+    return statuses is not None and any(
+        status.resources is not None or status.allocated_resources is not None for status in statuses
     )
-
-
-def _have_resources(statuses: Iterable[ContainerStatus]) -> bool:
-    return any(status.resources is not None or status.allocated_resources is not None for status in statuses)
 
 
 def _container_requests(container: Container) -> Hashable:

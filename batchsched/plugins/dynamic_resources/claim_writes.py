@@ -14,17 +14,14 @@ from batchsched.ports.claims import (
 )
 
 
-async def write_claim_reservations(
-    pod: Pod, devices: PodDevices, ledger: DeviceLedger, claims: ResourceClaimBinder
-) -> None:
+async def write_claim_reservations(pod: Pod, ledger: DeviceLedger, claims: ResourceClaimBinder) -> bool:
     """Write the allocations of a pod's ResourceClaims to the API server, and reserve the claims for the pod.
 
-    Args:
-      pod: the pod.
-      devices: the devices that the session reserved for it.
-      ledger: the record of the devices in use.
-      claims: writes to the API server.
+    Return False if the session reserved no devices for the pod.
     """
+    devices = ledger.devices_reserved_for_pod(pod.key, pod.metadata.uid)
+    if devices is None:
+        return False
     for reservation in reservations_of_existing_claims(pod, devices, ledger):
         await claims.reserve_resource_claim(reservation)
     created = devices.created
@@ -35,6 +32,7 @@ async def write_claim_reservations(
                 created.claim, pod.name, pod.metadata.uid, allocation, created.mappings
             )
         )
+    return True
 
 
 async def release_claims_of_unbound_pod(pod: Pod, ledger: DeviceLedger, claims: ResourceClaimBinder) -> None:

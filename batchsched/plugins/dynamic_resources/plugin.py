@@ -281,10 +281,8 @@ class DynamicResources(
     @override
     async def prebind(self, pod: Pod, node: str, cycle: BindingHandle) -> Status:
         ledger = cycle.reserved_volumes_and_devices.devices
-        devices = ledger.devices_reserved_for_pod(pod.key, pod.metadata.uid)
-        if devices is None:
+        if not await write_claim_reservations(pod, ledger, cycle.binder.resource_claim_binder):
             return Status(Code.UNSCHEDULABLE, (NO_RESERVATION,)) if pod.resource_claim_keys else SKIP
-        await write_claim_reservations(pod, devices, ledger, cycle.binder.resource_claim_binder)
         claims = claims_with_binding_conditions(pod, ledger)
         if claims and not await cycle.binder.resource_claim_binder.wait_for_prepared_devices(
             claims, self._binding_timeout_seconds
