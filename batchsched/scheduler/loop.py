@@ -175,29 +175,41 @@ class SchedulerLoop:
         self._wakeup.signal_cluster_change()
 
     async def run(self) -> None:
-        """Run sessions (`run_once`) until cancelled. An exception in a session is logged, and the loop continues."""
+        """Run sessions (`run_once`) until cancelled. An exception is logged, and the loop continues."""
         while True:
             try:
                 await self.run_once()
             except Exception:  # a defect in one session must not stop scheduling
-                _LOG.exception("a scheduling turn failed; continuing with the next one")
+                _LOG.exception("a scheduling turn failed in part; continuing with the next one")
                 await self._clock.sleep(IDLE_SECONDS)
             await self._wakeup.wait_for_cluster_change(
                 IDLE_SECONDS, min(MAX_DELAY_SECONDS, DELAY_PER_TURN * self._turn_seconds)
             )
 
     async def run_once(self) -> None:
-        """Apply the changes of the cluster, and run one session for each profile that has pending pods."""
+        """Apply the changes of the cluster, and run one session for each profile that has pending pods.
+
+        Raises:
+          ExceptionGroup: Periodic tasks or sessions failed. The tasks and sessions after them were run nevertheless.
+        """
         if self.is_cache_outdated():
             return
         begun = self._clock.monotonic()
-        self._prepare()
-        decided = [await self._session(profile_scheduler) for profile_scheduler in self.profile_schedulers]
-        if any(decided):
+        errors = self._prepare()
+        has_decided = False
+        for profile_scheduler in self.profile_schedulers:
+            try:
+                has_decided |= await self._session(profile_scheduler)
+            except Exception as error:  # the pods of the other profiles are still scheduled
+                error.add_note(f"in a session of {profile_scheduler.profile.scheduler_name}")
+                errors.append(error)
+        if has_decided:
             self._turn_seconds = self._clock.monotonic() - begun
+        if errors:
+            raise ExceptionGroup("periodic tasks or sessions failed", errors)
 
-    def _prepare(self) -> None:
-        """Do the work that must not overlap with a session."""
+    def _prepare(self) -> list[Exception]:
+        """Do the work that must not overlap with a session; return the errors of periodic tasks."""
         if self._next is not None:
             before = {
                 profile_scheduler.profile.scheduler_name: profile_scheduler
@@ -210,10 +222,15 @@ class SchedulerLoop:
         # Failed bindings release reservations of plugins, which a running session must not see change.
         self._cycles.requeue_pods_with_failed_bindings()
         now = self._clock.steady_now()
+        errors: list[Exception] = []
         if now - self._tasks_done_at >= IDLE_SECONDS:
             self._tasks_done_at = now
             for task in self._tasks:
-                task.run_once(now)
+                try:
+                    task.run_once(now)
+                except Exception as error:  # the other tasks and the sessions are independent of it
+                    errors.append(error)
+        return errors
 
     async def _session(self, profile_scheduler: ProfileScheduler) -> bool:
         """Run one session if the profile has pending pods; return whether there was one."""

@@ -1,6 +1,7 @@
 """Events wake the loop, it survives failures, and periodic tasks run about once a second."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -43,6 +44,40 @@ async def test_loop_continues_after_a_failed_turn(monkeypatch):
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
+    town.watch()
+    assert set(town.bound) == {"solo-0"}
+
+
+async def test_task_that_always_fails_stops_neither_sessions_nor_the_tasks_after_it(monkeypatch):
+    town = Town(cluster(nodes(1, gpu=1), alone(1, gpu=1)))
+    times: list[float] = []
+
+    def fail(now: float) -> None:
+        raise RuntimeError("a bug")
+
+    tasks = [town.expiry, SimpleNamespace(run_once=times.append)]
+    monkeypatch.setattr(town.expiry, "run_once", fail)
+    town.loop = SchedulerLoop([town.profile_scheduler], town.cycles, town.wakeup, town.clock, [], tasks)
+    with pytest.raises(ExceptionGroup, match="periodic tasks or sessions failed"):
+        await town.loop.run_once()
+    await town.cycles.wait_until_idle()
+    town.watch()
+    assert (set(town.bound), len(times)) == ({"solo-0"}, 1)
+
+
+async def test_failed_session_of_one_profile_does_not_keep_the_others_from_theirs(monkeypatch):
+    town = Town(cluster(nodes(1, gpu=1), alone(1, gpu=1)))
+    broken = ProfileScheduler(profile(schedulerName="broken"), town.cache)
+
+    def fail(*arguments: Any) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(broken, "sync_queue", fail)
+    town.loop = SchedulerLoop([broken, town.profile_scheduler], town.cycles, town.wakeup, town.clock)
+    with pytest.raises(ExceptionGroup) as failed:
+        await town.loop.run_once()
+    assert failed.value.exceptions[0].__notes__ == ["in a session of broken"]
+    await town.cycles.wait_until_idle()
     town.watch()
     assert set(town.bound) == {"solo-0"}
 
