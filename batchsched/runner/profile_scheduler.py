@@ -114,7 +114,7 @@ class ProfileScheduler:
         self._successor: ProfileScheduler | None = None
         """The scheduler that replaced this one while pods were being bound."""
         self._in_flight, self._waiting = dict[str, Entity](), dict[str, Entity]()
-        # Identities of the resting gangs that were refused for a reason of `_REJECTIONS` last.
+        # Identities of the resting gangs that were refused for a reason of `_REJECTIONS` last, or made a session fail.
         self._rejected: set[str] = set()
         self.session_generation = 0
         """The generation of the cluster state that the current session reads."""
@@ -442,9 +442,12 @@ class ProfileScheduler:
     def abandon_session(self, now: float) -> None:
         """End a failed session, return its gangs to the queue, and let the next session take half as many.
 
-        After repeated failures, the gang that causes them is alone in its session.
+        After repeated failures, the gang that causes them is alone in its session. While it rests, it holds up no other
+        gang.
         """
         self._gang_selector.halve_gangs_after_failure()
+        if len(self._in_flight) == 1:  # the gang that causes the failures is found
+            self._rejected |= self._in_flight.keys()
         for entity in self._in_flight.values():
             if entity.place is QueueState.IN_FLIGHT:
                 self.queue.add_unschedulable(entity, (), now)

@@ -117,7 +117,10 @@ class Session:
         self._held = held
 
     def set_rejected_gangs(self, identities: Iterable[str]) -> None:
-        """Replace the set of gangs that hold up no other gang while they rest, because a plugin rejected them."""
+        """Replace the set of gangs that hold up no other gang while they rest.
+
+        A plugin rejected them although they had room, or their last session failed.
+        """
         self._rejected = frozenset(identities)
 
     def use_gang_order_candidate(self, label: str) -> None:

@@ -1,5 +1,7 @@
 """Gangs behind a gang that rests: they wait in strict queues and under `blocking`, until it starts or is deleted."""
 
+import contextlib
+
 import msgspec
 import pytest
 
@@ -8,7 +10,7 @@ from batchsched.api.decision import to_json, without_measured_durations
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.framework.status import Code, PermitAnswer, Status
-from batchsched.session.session import decide
+from batchsched.session.session import Session, decide
 from tests.service.town import Town, with_plugin
 from tests.session.scenario import alone, cluster, gang, node, nodes, pod, profile, queue
 from tests.session.test_reservations import running
@@ -174,3 +176,23 @@ async def test_gang_that_a_plugin_rejected_holds_up_no_gang_while_it_rests(
     asked = town.profile_scheduler.session_input
     assert asked is not None
     assert asked.snapshot.rejected == asked.snapshot.resting == ("team/first",)
+
+
+@IN_ORDER
+async def test_gang_whose_sessions_fail_holds_up_no_gang_while_it_rests(
+    monkeypatch: pytest.MonkeyPatch, settings: Profile, queues: tuple
+):
+    usual = Session.decide
+
+    def fail_with_first(self, now, seed, among=None, *rest):
+        if "team/first" in among:
+            raise ValueError("a bug")
+        return usual(self, now, seed, among, *rest)
+
+    monkeypatch.setattr(Session, "decide", fail_with_first)
+    town = with_late_gang(settings, queues, gang("first", 3, age=60))
+    town.add(gang("late", 2))
+    for _ in range(20):
+        with contextlib.suppress(ExceptionGroup):
+            await town.turn(0.5)
+    assert set(town.bound) == {"a-0", "late-0", "late-1"}

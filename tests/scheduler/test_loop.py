@@ -55,7 +55,7 @@ async def test_task_that_always_fails_stops_neither_sessions_nor_the_tasks_after
     def fail(now: float) -> None:
         raise RuntimeError("a bug")
 
-    tasks = [town.expiry, SimpleNamespace(run_once=times.append)]
+    tasks: list[Any] = [town.expiry, SimpleNamespace(run_once=times.append)]
     monkeypatch.setattr(town.expiry, "run_once", fail)
     town.loop = SchedulerLoop([town.profile_scheduler], town.cycles, town.wakeup, town.clock, [], tasks)
     with pytest.raises(ExceptionGroup, match="periodic tasks or sessions failed"):
