@@ -1,8 +1,8 @@
 """The status controller: writes the status of PodGroups and Queues, and the PodScheduled condition of pods.
 
 Changed objects are queued. Twice a second, while no pod is being bound, a part of them is written, gangs and queues
-before pods. A status equal to the written one is not sent. A write that the API server could not carry out is repeated,
-after a delay that doubles with each failure.
+before pods. A status equal to the written one is not sent. A write that the API server could not carry out is repeated:
+after the time that the API server asks for, after a delay that doubles with each failure, or once the object changes.
 """
 
 import asyncio
@@ -54,6 +54,7 @@ FINAL_RETRY_SECONDS: Final = 5.0
 """Seconds for which a leader that shuts down repeats failed writes."""
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
+_INVALID: Final = 422
 _TOO_MANY_REQUESTS: Final = 429
 _SERVER_ERROR: Final = 500
 POSITIONS_SECONDS: Final = 5.0
@@ -111,8 +112,8 @@ class StatusController:
         self._positions: dict[str, int] = {}
         self._protections: Mapping[str, tuple[str, str]] = {}
         self._positions_at = float("-inf")
-        self._retries: dict[ObjectKey, RetryDelay] = {}
-        """Objects with a failed write that is to be repeated."""
+        self._retries: dict[ObjectKey, dict[str, RetryDelay]] = {}
+        """Failed writes that are to be repeated, by object and uid; the groups of a tree have one object."""
         self._failed: set[ObjectKey] = set()
         """Objects for which a failure was logged, as long as they exist."""
         self._positions_generation = -1
@@ -146,13 +147,15 @@ class StatusController:
         The next leader writes the conditions of pods. Failed writes are repeated for some seconds only, since the next
         leader waits for the Lease.
         """
+        for key_to_check in self._retries:
+            self._queue(key_to_check)
         self._retries.clear()
         end = self._clock.monotonic() + FINAL_RETRY_SECONDS
         while True:
             self._queued_pods.clear()
             await self.run_once()
-            if all(self._waits_for_retry(key) for key in self._queued):
-                if not self._queued or self._clock.monotonic() >= end:
+            if not self._queued:  # what remains to be written waits for a retry
+                if all(field == PODS for field, _ in self._retries) or self._clock.monotonic() >= end:
                     return
                 await self._clock.sleep(PERIOD_SECONDS)
 
@@ -170,20 +173,29 @@ class StatusController:
             self._queue_changes()
             slots = asyncio.Semaphore(MAX_CONCURRENT_WRITES)
 
-            async def send_change(change: "StatusChange") -> None:
+            async def send_change(change: "StatusChange", seen_version: int) -> None:
                 async with slots:
                     try:
-                        await self._send(change)
+                        await self._send(change, seen_version)
                     except Exception as error:  # noqa: BLE001 - one object must not keep the others from their status
                         self._report_failure(change.place[0], error)
 
-            await asyncio.gather(*(send_change(change) for change in self._next_changes()))
+            # The cluster state may change while a write waits for its slot.
+            await asyncio.gather(
+                *(
+                    send_change(change, self._cache.resource_version(*change.place[0]))
+                    for change in self._next_changes()
+                )
+            )
 
     def _queue_changes(self) -> None:
         self.request_status_updates(
             {gang_key_from_identity(identity) for identity in self._changed_gangs.read_changed_gangs()}
         )
         self._queue_foreign_statuses()
+        for key_to_check, retries in self._retries.items():
+            if not all(self._is_delayed(key_to_check, retry) for retry in retries.values()):
+                self._queue(key_to_check)
         monotonic = self._clock.monotonic()
         if (
             monotonic - self._positions_at >= POSITIONS_SECONDS
@@ -252,9 +264,6 @@ class StatusController:
             self._written_versions.pop(place, None)
             self._overwritten.discard(place)
         self._failed = {key for key in self._failed if self._cache.get(*key) is not None}
-        self._retries = {
-            key: retry for key, retry in self._retries.items() if self._cache.get(*key) is not None
-        }
         for key in self._refusals.gang_keys():
             gangs = (self._cache.gangs.get(identity) for identity in identities_of_gang_key(key))
             if not any(gang is not None and gang.has_unfinished_pods for gang in gangs):
@@ -265,34 +274,62 @@ class StatusController:
         now = self._clock.now()
         changes: list[StatusChange] = []
         for queued in (self._queued, self._queued_pods):
-            ready = (key_to_check for key_to_check in queued if not self._waits_for_retry(key_to_check))
-            for key_to_check in list(islice(ready, MAX_CHECKS_PER_PERIOD)):
+            for key_to_check in list(islice(queued, MAX_CHECKS_PER_PERIOD)):
                 if len(changes) >= MAX_WRITES_PER_PERIOD:
                     break
                 del queued[key_to_check]
+                retries = self._retries.pop(key_to_check, {})
                 try:
                     next_changes = tuple(self._changes_of(key_to_check, now))
                 except Exception as error:  # noqa: BLE001 - one object must not keep the others from their status
                     self._report_failure(key_to_check, error)
                     continue
-                changes += next_changes
-                if not next_changes:
-                    self._retries.pop(key_to_check, None)
+                # Retries of deleted objects, and of statuses that are the desired ones by now, are dropped.
+                retries = {uid: retries[uid] for _, uid in (c.place for c in next_changes) if uid in retries}
+                if retries:
+                    self._retries[key_to_check] = retries
+                delayed = {uid for uid, retry in retries.items() if self._is_delayed(key_to_check, retry)}
+                changes += (change for change in next_changes if change.place[1] not in delayed)
         return changes
 
-    def _waits_for_retry(self, key_to_check: ObjectKey) -> bool:
-        """Return whether the last write of an object failed, and it is too early to repeat the write."""
-        retry = self._retries.get(key_to_check)
-        return retry is not None and retry.time > self._clock.monotonic()
+    def _is_delayed(self, key_to_check: ObjectKey, retry: "RetryDelay") -> bool:
+        """Return whether it is too early to repeat a failed write: never if the object has changed since then."""
+        return (
+            retry.time > self._clock.monotonic()
+            and self._cache.resource_version(*key_to_check) == retry.seen_version
+        )
 
-    def _retry_later(self, key_to_check: ObjectKey, error: BatchschedError) -> None:
-        """Queue an object again after a failed write."""
-        retry = self._retries.get(key_to_check)
-        if retry is None:
+    def _handle_failure(self, place: ObjectWithUid, error: BatchschedError, seen_version: int) -> None:
+        """Repeat a failed write later if it may succeed then; otherwise drop it."""
+        if _may_succeed_later(error):
+            if isinstance(error, ApiError) and error.status == _CONFLICT and place in self._written_versions:
+                # The version of the last write does not exist if the API server was restored from a backup.
+                self._written_versions[place] = min(self._written_versions[place], seen_version)
+            self._retry_later(place, error, seen_version)
+            return
+        self._forget_retry(place)
+        if isinstance(error, ApiError) and not _is_gone(error):
+            _LOG.warning("the status of %s is not written: %s", place[0][1], error)
+
+    def _retry_later(self, place: ObjectWithUid, error: BatchschedError, seen_version: int) -> None:
+        """Repeat a failed write after the time that the API server asks for, or after a delay that doubles."""
+        key_to_check, uid = place
+        retries = self._retries.setdefault(key_to_check, {})
+        last = retries.get(uid)
+        if last is None:
             _LOG.warning("the status of %s is not written yet: %s", key_to_check[1], error)
-        seconds = PERIOD_SECONDS if retry is None else min(MAX_RETRY_SECONDS, 2 * retry.seconds)
-        self._retries[key_to_check] = RetryDelay(self._clock.monotonic() + seconds, seconds)
-        self._queue(key_to_check)
+        seconds = PERIOD_SECONDS if last is None else 2 * last.seconds
+        if isinstance(error, ApiError) and error.retry_after:
+            seconds = error.retry_after
+        seconds = min(MAX_RETRY_SECONDS, seconds)
+        retries[uid] = RetryDelay(self._clock.monotonic() + seconds, seconds, seen_version)
+
+    def _forget_retry(self, place: ObjectWithUid) -> None:
+        key_to_check, uid = place
+        if retries := self._retries.get(key_to_check):
+            retries.pop(uid, None)
+            if not retries:
+                del self._retries[key_to_check]
 
     def _queue(self, key_to_check: ObjectKey) -> None:
         (self._queued_pods if key_to_check[0] == PODS else self._queued)[key_to_check] = None
@@ -361,7 +398,6 @@ class StatusController:
     ) -> "StatusChange | None":
         """Return the change of a PodGroup or Queue; None if its status is the desired one already."""
         if place in self._overwritten or _plain(present) != _plain(desired):
-            self._overwritten.discard(place)
             return StatusChange(place, resource, desired, present)
         if place not in self._written:  # another replica wrote it; from now on, a change of it is noticed
             self._written[place], self._written_versions[place] = (
@@ -432,7 +468,8 @@ class StatusController:
             place, POD_RESOURCE, status.desired_unscheduled_pod_status(pod, *condition, now), None, condition
         )
 
-    async def _send(self, change: "StatusChange") -> None:
+    async def _send(self, change: "StatusChange", seen_version: int) -> None:
+        """Write a change that was computed from the given resource version of the object."""
         key_to_check, uid = change.place
         field, key = key_to_check
         namespace, _, name = key.rpartition("/")
@@ -440,21 +477,22 @@ class StatusController:
         is_own = change.resource.api_version == API_VERSION
         # A strategic merge keeps the conditions of other controllers.
         content_type = MERGE_PATCH if is_own else STRATEGIC_MERGE_PATCH
-        body = {"status": change.desired}
-        if field == POD_GROUPS and not is_own:  # the uid keeps the patch from another object of the same name
-            body["metadata"] = {"uid": uid}
+        version = max(seen_version, self._written_versions.get(change.place, 0))
+        # The status of a custom resource is written whatever uid the patch states, and a merge patch replaces the
+        # conditions of other controllers. The resource version keeps it from another object and from newer conditions.
+        precondition = {"resourceVersion": str(version)} if is_own else {"uid": uid}
+        body = {"metadata": precondition, "status": change.desired}
         path = change.resource.path(namespace, name, "status")
         try:
-            answer = await self._writer.send("PATCH", path, msgspec.json.encode(body), content_type)
+            # A write that waits inside the writer would delay all other statuses.
+            answer = await self._writer.send(
+                "PATCH", path, msgspec.json.encode(body), content_type, patient=False
+            )
         except BatchschedError as error:
-            if _may_succeed_later(error):
-                self._retry_later(key_to_check, error)
-                return
-            if isinstance(error, ApiError) and error.status != _NOT_FOUND:  # not found: it was deleted
-                _LOG.warning("the status of %s is not written: %s", key, error)
+            self._handle_failure(change.place, error, seen_version)
         else:
-            if key_to_check in self._retries:  # it is forgotten when no group of the tree has a change left
-                self._queue(key_to_check)
+            self._forget_retry(change.place)
+            self._overwritten.discard(change.place)
             self._written[change.place] = change.pod_condition or change.desired
             if is_own:
                 self._written_versions[change.place] = _version_of(answer)
@@ -480,10 +518,12 @@ class RetryDelay:
     Args:
       time: The end of the delay, by the monotonic clock.
       seconds: The length of the delay.
+      seen_version: The resource version of the object from which the write was computed.
     """
 
     time: float
     seconds: float
+    seen_version: int
 
 
 class _Version(msgspec.Struct, rename="camel"):
@@ -514,11 +554,16 @@ class StatusChange:
     name: str = ""
 
 
+def _is_gone(error: ApiError) -> bool:
+    """Return whether an object was deleted, or replaced by another one of its name."""
+    return error.status == _NOT_FOUND or (error.status == _INVALID and "metadata.uid" in error.message)
+
+
 def _may_succeed_later(error: BatchschedError) -> bool:
     """Return whether a failed write may succeed later: not if the API server refused it, or if another replica leads.
 
-    The API server answers with a conflict if other clients write the same object again and again, and also if the
-    object was replaced by another one of its name, which the cluster state does not show yet.
+    The API server answers with a conflict if another client changed the object, or replaced it by another one of its
+    name, and the cluster state does not show that yet.
     """
     if isinstance(error, ApiError):
         return error.status in (_CONFLICT, _TOO_MANY_REQUESTS) or error.status >= _SERVER_ERROR

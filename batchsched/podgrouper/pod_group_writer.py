@@ -77,6 +77,8 @@ class PodGroupWriter:
         self._kept_queues: dict[str, tuple[str, str | None]] = {}
         """By PodGroup with a queue that its owner no longer names: its uid, and the queue that the owner names."""
         self._since: dict[str, float] = {}
+        self._under_way: asyncio.Future[list[None]] | None = None
+        """The last writes. The event loop refers weakly to tasks, so they would end early without this reference."""
 
     async def run(self) -> None:
         """Write changed PodGroups and missing pod labels to the API server until the task is canceled.
@@ -106,7 +108,12 @@ class PodGroupWriter:
 
     async def _each(self, keys: list[str], write: Any, now: float) -> None:
         for first in range(0, len(keys), _MAX_CONCURRENT_WRITES):
-            await asyncio.gather(*(write(key, now) for key in keys[first : first + _MAX_CONCURRENT_WRITES]))
+            self._under_way = asyncio.gather(
+                *(write(key, now) for key in keys[first : first + _MAX_CONCURRENT_WRITES])
+            )
+            # The API server may carry out a cancelled request after the Lease is released. Requests that are not
+            # cancelled stay in flight for `Writer.wait_until_idle`.
+            await asyncio.shield(self._under_way)
 
     def _unlabelled(self, now: float) -> list[str]:
         """Return the keys of the pods that have lacked a label for too long."""

@@ -28,7 +28,9 @@ class Desk:
         """The resource version of the answers; 0: the answers are empty."""
         self.at_once = self.most_at_once = 0
 
-    async def send(self, method: str, path: str, body: bytes, content_type: str = "") -> bytes:
+    async def send(
+        self, method: str, path: str, body: bytes, content_type: str = "", *, patient: bool = True
+    ) -> bytes:
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
         try:

@@ -82,7 +82,9 @@ class Api:
         meta = msgspec.structs.replace(evicted.metadata, resource_version=str(self.version))
         self._store(msgspec.structs.replace(evicted, metadata=meta))
 
-    async def send(self, method: str, path: str, body: bytes, content_type: str = "") -> bytes:
+    async def send(
+        self, method: str, path: str, body: bytes, content_type: str = "", *, patient: bool = True
+    ) -> bytes:
         if "podgroups" in path:
             self.set_status(**msgspec.json.decode(body)["status"])
         return b""

@@ -13,15 +13,18 @@ from batchsched.controllers.event_recorder import EventRecorder, WriteDelay
 from batchsched.controllers.refusal_history import ARRIVING_SECONDS, KEEP_SECONDS, GangStatusRecords
 from batchsched.controllers.status_controller import (
     FINAL_RETRY_SECONDS,
+    MAX_RETRY_SECONDS,
     MAX_WRITES_PER_PERIOD,
     PERIOD_SECONDS,
     POSITIONS_SECONDS,
     StatusController,
 )
 from batchsched.errors import ApiError, NotLeading, Unreachable
+from batchsched.kube.writer import Writer
 from batchsched.state.cluster_state import ClusterState
 from tests.controllers.office import Desk, known, observed
 from tests.kube.virtual import Skewed
+from tests.podgrouper.test_kubernetes_groups import World
 from tests.session.scenario import gang, group, priority_class, queue
 from tests.state.objects import ended, node, pod
 
@@ -388,6 +391,144 @@ async def test_status_that_the_server_never_takes_is_repeated_less_and_less_and_
     await office.controller.run_once()
     assert len(office.desk.of("/podgroups/other/status")) == 1
     assert not office.desk.of(GROUP)
+
+
+async def fail_until_the_delay_is_long(office: Office) -> None:
+    """Let writes fail for a minute, and accept those after that."""
+    office.desk.fail(*[ApiError(500, "InternalError", "a webhook fails")] * 1000)
+    for _ in range(120):
+        await office.controller.run_once()
+        await office.clock.sleep(PERIOD_SECONDS)
+    office.desk.failing.clear()
+
+
+async def test_retry_of_a_deleted_pod_group_does_not_delay_a_new_one_of_its_name():
+    office = office_with(*bert())
+    await fail_until_the_delay_is_long(office)
+    made = known(group("bert", 2)).model_dump(by_alias=True)
+    made["metadata"]["uid"] = "another"
+    office.cache.put(PodGroup.model_validate(made))
+    await office.controller.run_once()
+    assert len(office.desk.of(GROUP)) == 1
+
+
+async def test_pod_group_that_changes_is_tried_again_at_once():
+    office = office_with(*bert())
+    office.cache.put(known(group("bert", 2)), "7")
+    await fail_until_the_delay_is_long(office)
+    await office.controller.run_once()
+    assert not office.desk.of(GROUP)
+    office.cache.put(known(group("bert", 1)), "8")
+    await office.controller.run_once()
+    assert len(office.desk.of(GROUP)) == 1
+
+
+@pytest.mark.parametrize("retry_after, seconds", [(3.0, 3.0), (300.0, MAX_RETRY_SECONDS)])
+async def test_busy_server_delays_a_status_by_what_it_asks_for_within_a_bound(retry_after, seconds):
+    office = office_with(*bert())
+    office.desk.fail(*[ApiError(429, "TooManyRequests", "busy", retry_after)] * 3)
+    begun = office.clock.monotonic()
+    while not office.desk.of(GROUP):
+        await office.controller.run_once()
+        await office.clock.sleep(PERIOD_SECONDS)
+    assert 3 * seconds <= office.clock.monotonic() - begun <= 3 * seconds + 2 * PERIOD_SECONDS
+
+
+async def test_write_for_which_the_server_is_busy_delays_no_other_status():
+    """A real Writer repeats a patient write itself, for a minute."""
+    others = gang("other", 1, requests={"cpu": 1})
+    office = office_with(*bert(), others.pods, others.pod_groups)
+
+    class Busy:
+        async def request(self, method: str, path: str, *, body: bytes, **_: Any) -> bytes:
+            if "bert" in path:
+                raise ApiError(429, "TooManyRequests", "busy", 30.0)
+            return await office.desk.send(method, path, body)
+
+    connection: Any = Busy()
+    office.controller._writer = Writer(connection, office.clock)
+    begun = office.clock.monotonic()
+    await office.controller.run_once()
+    assert len(office.desk.of("/podgroups/other/status")) == 1
+    assert office.clock.monotonic() - begun < PERIOD_SECONDS
+
+
+async def test_failing_group_of_a_tree_delays_no_other_group_of_it():
+    world = World()
+    world.cache.put(node("n0"))
+    world.composite("tree", minimum=2)
+    for name in ("first", "second"):
+        world.group(name, "tree")
+        world.pod(f"{name}-0", name)
+    office = Office(world.cache)
+    fault = ApiError(500, "InternalError", "a webhook fails")
+    accept = office.desk.send
+
+    async def refuse_first(method: str, path: str, body: bytes, *rest: Any, **more: Any) -> bytes:
+        if "/first/" in path:
+            raise fault
+        return await accept(method, path, body, *rest, **more)
+
+    office.desk.send = refuse_first  # type: ignore[method-assign]
+    office.refuse("team/tree")
+    for _ in range(160):
+        await office.controller.run_once()
+        await office.clock.sleep(PERIOD_SECONDS)
+    assert len(office.desk.of("/second/status")) == 1
+    await office.clock.sleep(KEEP_SECONDS)
+    office.refuse("team/tree", message="3 cpu short")
+    await office.controller.run_once()
+    assert len(office.desk.of("/second/status")) == 2
+    assert not office.desk.of("/first/status")
+
+
+async def test_overwritten_status_is_restored_also_if_the_first_attempt_fails():
+    office = office_with(*bert())
+    office.desk.version = 7
+    await office.controller.run_once()
+    forged = known(group("bert", 2)).model_dump(by_alias=True) | {"status": {"phase": "Running"}}
+    office.cache.put(PodGroup.model_validate(forged), "8")
+    office.desk.fail(ApiError(500, "InternalError", "no"))
+    for _ in range(3):
+        await office.controller.run_once()
+        await office.clock.sleep(PERIOD_SECONDS)
+    assert len(office.desk.of(GROUP)) == 2
+
+
+async def test_patch_names_the_version_from_which_its_status_was_computed():
+    office = office_with(*bert())
+    made = known(group("bert", 2))
+    office.cache.put(made, "5")
+    office.desk.version = 7
+    await office.controller.run_once()
+    office.bind("bert-0", "bert-1")
+    office.desk.fail(ApiError(409, "Conflict", "another client changed it"))
+    await office.controller.run_once()
+    shown = made.model_dump(by_alias=True) | {"status": office.status | {"conditions": [QUOTA]}}
+    office.cache.put(PodGroup.model_validate(shown), "9")
+    await office.controller.run_once()
+    first, second = office.desk.of(GROUP)
+    assert [write["metadata"] for write in (first, second)] == [
+        {"resourceVersion": "5"},
+        {"resourceVersion": "9"},
+    ]
+    assert [one["type"] for one in second["status"]["conditions"]] == ["QuotaReserved", "Scheduled"]
+
+
+async def test_pod_that_was_replaced_is_dropped_without_a_warning(caplog):
+    office = office_with([pod("solo")])
+    office.refuse("team/solo")
+    office.desk.fail(ApiError(422, "Invalid", "metadata.uid: Invalid value: field is immutable"))
+    for _ in range(3):
+        await office.controller.run_once()
+        await office.clock.sleep(PERIOD_SECONDS)
+    assert not office.desk.sent
+    assert not caplog.records
+    office.cache.put(pod("solo", 9, "another"))
+    office.refuse("team/solo")
+    await office.controller.run_once()
+    (written,) = office.desk.of("/pods/solo/status")
+    assert written["metadata"] == {"uid": "another"}
 
 
 async def test_leader_that_shuts_down_repeats_failed_writes_for_some_seconds():

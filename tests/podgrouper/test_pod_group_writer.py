@@ -1,5 +1,6 @@
 """Derived PodGroups and the labels of gangs are written when they are due, to pods only if batchsched may do so."""
 
+import asyncio
 import logging
 from typing import Any
 
@@ -8,6 +9,8 @@ import pytest
 from batchsched.api.core.pod import QUEUE_LABEL
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.errors import ApiError
+from batchsched.kube.clock import SystemClock
+from batchsched.kube.writer import Writer
 from batchsched.podgrouper.pod_group_index import DERIVED, OWNER_LABEL
 from batchsched.podgrouper.pod_group_writer import (
     LABEL_DELAY_SECONDS,
@@ -153,3 +156,32 @@ async def test_a_failed_write_of_labels_is_logged_unless_the_pod_has_gone(caplog
     await written.write_due_groups_and_labels(LABEL_DELAY_SECONDS)
     assert set(writer.patched) == {"train-0", "train-1"}
     assert ("labels of team/train-0 were not written" in caplog.text) is warned
+
+
+class Slow:
+    """A connection that answers when it may."""
+
+    def __init__(self) -> None:
+        self.may_answer = asyncio.Event()
+        self.begun = self.answered = 0
+
+    async def request(self, *_: Any, **__: Any) -> bytes:
+        self.begun += 1
+        await self.may_answer.wait()
+        self.answered += 1
+        return b"{}"
+
+
+async def test_writes_under_way_are_not_cancelled_with_the_writer_and_can_be_waited_for():
+    connection: Any = Slow()
+    writer = Writer(connection, SystemClock())
+    running = asyncio.create_task(group_writer(world_with_pods(2), writer).run())
+    await asyncio.sleep(0.01)
+    running.cancel()
+    await asyncio.wait([running])
+    idle = asyncio.create_task(writer.wait_until_idle())
+    await asyncio.sleep(0.01)
+    assert not idle.done()
+    connection.may_answer.set()
+    await idle
+    assert connection.begun == connection.answered >= 1
