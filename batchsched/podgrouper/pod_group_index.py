@@ -87,7 +87,7 @@ class PodGroupIndex:
             self.touched.discard(key)
         group = self._counting(key)
         if group is not None:
-            self._cache.put(group)
+            self._cache.put(group, is_latest=True)
         else:
             previous = self._cache.get("pod_groups", key)
             if previous is not None:  # without its uid, since another origin may add the same object again
@@ -100,8 +100,10 @@ class PodGroupIndex:
         if group is None or written is None or group is not self._by_origin[DERIVED].get(key):
             return group
         # The writer of its status must name the object in the API.
-        identity = {"uid": written.metadata.uid, "generation": written.metadata.generation}
-        meta = group.metadata.model_copy(update=identity)
+        of_object = {
+            name: getattr(written.metadata, name) for name in ("uid", "generation", "resource_version")
+        }
+        meta = group.metadata.model_copy(update=of_object)
         derived = self.derived_pod_group(key) or group
         return derived.model_copy(update={"metadata": meta, "status": written.status})
 

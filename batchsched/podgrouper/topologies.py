@@ -67,7 +67,7 @@ class TopologyIndex:
     def _show(self, name: str) -> None:
         counting = next((origin[name] for origin in self._by_origin if name in origin), None)
         if counting is not None:
-            self._cache.put(counting)
+            self._cache.put(counting, is_latest=True)
             return
         previous = self._cache.get("topologies", name)
         if previous is not None:  # without its uid, since another origin may add the same object again

@@ -156,17 +156,21 @@ class ClusterState:
 
     # Events
 
-    def put(self, changed: Any, version: str | None = None) -> None:
+    def put(self, changed: Any, version: str | None = None, *, is_latest: bool = False) -> None:
         """Add an object to the state, or replace its previous version; ignore outdated versions.
 
         Args:
           changed: The object, of any kind that a Snapshot has.
           version: Its resourceVersion, if its metadata lacks it.
+          is_latest: Whether the object is not outdated, whatever its version. A lower version is one of another object
+            of this name, and the same version is an object with fields that did not come from the API server.
 
         Raises:
           KeyError: The object is of a kind that no Snapshot has.
         """
-        self._put(changed, _version(changed, version), listed=False)
+        if is_latest:
+            self._tombstones.forget_deletion(changed.metadata.uid)
+        self._put(changed, _version(changed, version), is_latest=is_latest)
 
     def remove(self, deleted: Any) -> None:
         """Remove an object from the state, because the object was deleted in the cluster.
@@ -194,7 +198,7 @@ class ClusterState:
         for listed_object in listed:
             keys.add(_address(listed_object)[1])
             self._tombstones.forget_deletion(listed_object.metadata.uid)
-            self._put(listed_object, _version(listed_object, None), listed=True)
+            self._put(listed_object, _version(listed_object, None), is_latest=True)
         for key in sorted(set(self._stores[field]) - keys):
             self._bury(field, key)
         if field == PODS:
@@ -206,11 +210,11 @@ class ClusterState:
             self._tombstones.record_deletion(present.metadata.uid)
             self._drop(field, key)
 
-    def _put(self, changed: Any, version: int, *, listed: bool) -> None:
+    def _put(self, changed: Any, version: int, *, is_latest: bool) -> None:
         field, key = _address(changed)
         present = self._api_pods.get(key) if field == PODS else None
         present = present or self._stores[field].get(key)
-        if not listed and self._is_late(field, key, changed, version):
+        if not is_latest and self._is_late(field, key, changed, version):
             return
         if present is not None and _is_other_object(present, changed):
             self._bury(field, key)

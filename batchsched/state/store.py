@@ -123,11 +123,16 @@ def are_equal_for_scheduling(old: Any, new: Any) -> bool:
     The decoder of core objects already leaves out fields that no plugin reads, such as the time of a heartbeat.
     """
     if isinstance(new, BaseModel):
-        names = [name for name in type(new).model_fields if name != STATUS]
-        return all(getattr(old, name) == getattr(new, name) for name in names)
+        return _are_custom_resources_equal(old, new)
     # A copy of a struct is cheaper than a comparison field by field, which each event about an assumed pod would need.
     metadata = msgspec.structs.replace(old.metadata, resource_version=new.metadata.resource_version)
     return bool(msgspec.structs.replace(old, metadata=metadata) == new)
+
+
+def _are_custom_resources_equal(old: Any, new: Any) -> bool:
+    metadata = old.metadata.model_copy(update={"resource_version": new.metadata.resource_version})
+    names = [name for name in type(new).model_fields if name not in ("metadata", STATUS)]
+    return metadata == new.metadata and all(getattr(old, name) == getattr(new, name) for name in names)
 
 
 MAX_UNREAD: Final = 65_536

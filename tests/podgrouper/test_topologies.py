@@ -26,13 +26,15 @@ def levels(grouper, name="default"):
 
 def own(level):
     spec = {"levels": [{"name": level, "nodeLabel": level}]}
-    return Topology.model_validate({"metadata": {"name": "default", "uid": "own"}, "spec": spec})
+    return Topology.model_validate(
+        {"metadata": {"name": "default", "uid": "own", "resourceVersion": "9"}, "spec": spec}
+    )
 
 
 def other(kind, level):
-    spec = {"levels": [{"nodeLabel": level}]}
+    metadata = {"name": "default", "uid": level, "resourceVersion": "3"}
     return convert_topology(
-        msgspec.convert({"metadata": {"name": "default", "uid": level}, "spec": spec}, kind)
+        msgspec.convert({"metadata": metadata, "spec": {"levels": [{"nodeLabel": level}]}}, kind)
     )
 
 

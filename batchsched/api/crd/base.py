@@ -106,6 +106,7 @@ class CustomMeta(BaseModel):
     annotations: dict[str, str] = {}
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
+    resource_version: str = ""
     generation: int = 0
 
 
