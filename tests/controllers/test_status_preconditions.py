@@ -13,6 +13,7 @@ from batchsched.kube.clock import SystemClock
 from batchsched.kube.connection import Connection
 from batchsched.kube.credentials import CredentialsReader
 from batchsched.kube.writer import Writer
+from batchsched.podgrouper.pod_group_index import PodGroupIndex, PodGroupStore
 from batchsched.state.cluster_state import ClusterState
 from tests.controlplane.fixtures import Namespace
 from tests.controlplane.plane import ControlPlane
@@ -42,7 +43,7 @@ def created(namespace: Namespace, path: str) -> dict[str, Any]:
 
 def watch(cache: ClusterState, stored: dict[str, Any]) -> None:
     shown = {name: part for name, part in stored.items() if name in ("metadata", "spec", "status")}
-    cache.put(PodGroup.model_validate(shown), stored["metadata"]["resourceVersion"])
+    PodGroupStore(PodGroupIndex(cache)).put(PodGroup.model_validate(shown))
 
 
 async def test_new_pod_group_does_not_get_the_status_of_a_deleted_one_of_its_name(plane, namespace):
@@ -68,3 +69,14 @@ async def test_condition_that_another_client_writes_meanwhile_stays(plane, names
         await status.run_once()
     conditions = namespace.api.get(path)["status"]["conditions"]
     assert sorted(one["type"] for one in conditions) == ["QuotaReserved", "Scheduled"]
+
+
+async def test_status_that_another_client_overwrites_is_written_again(plane, namespace):
+    path, cache = namespace.path("podgroups", "bert", group=API_VERSION), ClusterState(["batchsched"])
+    watch(cache, created(namespace, path))
+    async with controller(plane, cache) as status:
+        await status.run_once()
+        namespace.api.merge(f"{path}/status", {"status": {"phase": "Succeeded"}})
+        watch(cache, namespace.api.get(path))
+        await status.run_once()
+    assert namespace.api.get(path)["status"]["phase"] == "Pending"
