@@ -89,6 +89,8 @@ class ProfileScheduler:
         self.held: tuple[HeldGang, ...] = ()
         self.reservations: tuple[Reservation, ...] = ()
         """The reservations of the last session."""
+        self._has_lost_head = False
+        """Whether the session before the last reserved a start for a gang, and the last one for none."""
         self._refused_evictions: dict[str, tuple[str, float]] = {}
         """By key of each pod that the API server refused to evict: its uid, and until when it is no victim."""
         self.dropped_placements = 0
@@ -240,6 +242,10 @@ class ProfileScheduler:
         # Other gangs take part in the next session, while the gangs of this one are being bound.
         self._gang_selector.adjust_max_gangs(self.queue.active_namespaces())
         heads = self._heads()
+        if self._has_lost_head or (self.reservations and not heads):
+            # The next gang in order gets the reservation. It may be one that rests.
+            self._has_lost_head = False
+            self.queue.activate([key for entity in self.queue.entities() for key in entity.pods], now)
         self._select_gangs(now, kept_places=len(heads))
         if self._in_flight:
             self._call_heads(heads, now)
@@ -387,6 +393,7 @@ class ProfileScheduler:
         held, taking_part = self._waiting, {**self._waiting, **self._in_flight}
         reserved = _held_places(self.held, taking_part)
         self._hold(decision, taking_part)
+        self._has_lost_head = bool(self.reservations) and not decision.reservations
         self.reservations = decision.reservations
         # After a plugin hung, the decision is that of other tables: what it reserved there is not in those of this
         # scheduler, and the pods would be bound without their devices. The scheduler that replaces it decides again.

@@ -17,7 +17,7 @@ from batchsched.scheduling_queue.queue import SchedulingQueue
 from batchsched.session.session import Session
 from tests.scheduling_queue.entities import pod, queue, standard_pipeline
 from tests.service.town import Town
-from tests.session.scenario import cluster, gang, nodes, profile
+from tests.session.scenario import cluster, gang, node, nodes, profile
 from tests.session.scenario import pod as requesting
 from tests.session.test_reservations import running
 
@@ -220,3 +220,36 @@ async def test_gang_that_makes_sessions_fail_is_found_although_a_head_waits(monk
         with contextlib.suppress(ExceptionGroup):
             await town.turn(1)
     assert "late" in town.bound
+
+
+@pytest.mark.parametrize("selection", ["weight", "ordered"])
+async def test_next_gang_in_order_reserves_a_start_after_the_head_is_deleted(selection):
+    town = town_with_waiting_head(selection=selection)
+    town.add(gang("second", 8, age=40))
+    await town.turns(2)
+    for at in range(8):
+        town.delete(f"head-{at}")
+    await town.turns(2)
+    town.make([requesting("late", gpu=1)])
+    await town.turns(4)
+    assert [one.pod_group for one in town.decisions[-1].reservations] == ["team/second"]
+    assert "late" not in town.bound
+
+
+@pytest.mark.parametrize("selection", ["weight", "ordered"])
+async def test_next_gang_in_order_reserves_a_start_after_the_head_has_started(selection):
+    """What let the head start did not help the gang behind it, so that no event makes it active."""
+    sizes = node("n0", gpu=4), node("n1", gpu=8, memory="1Gi")
+    began = [running(f"on-{name}", 3600, *[name] * 4) for name in ("n0", "n1")]
+    head = gang("head", 4, age=50, requests={"gpu": 1, "memory": "10Gi"})
+    second = gang("second", 1, age=40, requests={"gpu": 8})
+    town = Town(cluster(sizes, *began, head, second), profile(backfill="easy", selection=selection))
+    await town.turns(2)
+    for at in range(4):
+        town.delete(f"on-n0-{at}")
+    await town.turns(4)
+    assert "head-0" in town.bound
+    town.make([requesting("late", gpu=1)])
+    await town.turns(4)
+    assert [one.pod_group for one in town.decisions[-1].reservations] == ["team/second"]
+    assert "late" not in town.bound
