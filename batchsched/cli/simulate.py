@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from batchsched.cli.options import (
     OutputFormat,
     ProfileName,
     Seed,
+    SessionSeed,
     parse_time,
     parse_yaml_value,
 )
@@ -237,29 +238,35 @@ def manifests(
     processes: Processes = None,
     config: Config = None,
     profile: ProfileName = None,
-    seed: Seed = 0,
+    seed: SessionSeed = None,
     now: Now = None,
     report: Report = None,
     output: Format = OutputFormat.TABLE,
 ) -> None:
     """Simulate the cluster that manifests describe until all its running and pending gangs have finished.
 
-    A gang runs for its expectedRuntimeSeconds. The profile decides as in `batchsched decide`.
+    A gang runs for its expectedRuntimeSeconds. The profile decides as in `batchsched decide`; a recorded session
+    states its profile, seed and time, unless options differ.
     """
-    from batchsched.cli.session_input import pod_grouper_settings, print_warnings
-    from batchsched.record.cluster_files import SessionSettings, read_cluster_files
+    from batchsched.cli.session_input import print_warnings, read_session_input
     from batchsched.scheduler.cluster_reader import read_snapshot_from_files
     from batchsched.simulator.workload import workload_of_snapshot
 
-    chosen = profile_for_simulation(config, profile)
-    cluster_files = read_cluster_files(files)
-    settings = SessionSettings(chosen, cluster_files.session_time(now), pod_grouper_settings(config))
-    reading = read_snapshot_from_files(cluster_files, settings)
+    cluster_files, settings = read_session_input(files, config, profile, now)
+    chosen = without_extenders(settings.profile)
+    reading = read_snapshot_from_files(cluster_files, replace(settings, profile=chosen))
     print_warnings([f"warning: {warning}" for warning in reading.warnings])
     name = ", ".join(str(file) for file in files)
     prepared = workload_of_snapshot(reading.snapshot, chosen.scheduler_name, settings.now, runtime, name)
     plan = SimulationPlan(
-        name, [_workload(name)], policy or (), chosen, {}, seed, session_interval, prepared=prepared
+        name,
+        [_workload(name)],
+        policy or (),
+        chosen,
+        {},
+        cluster_files.session_seed(seed),
+        session_interval,
+        prepared=prepared,
     )
     plan.run_and_print_results(processes, report, output)
 
@@ -454,7 +461,11 @@ def profile_for_simulation(config: Path | None, name: str | None) -> Profile:
     """
     from batchsched.cli.session_input import profile_for_command
 
-    profile = profile_for_command(config, name)
+    return without_extenders(profile_for_command(config, name))
+
+
+def without_extenders(profile: Profile) -> Profile:
+    """Return the profile without its extenders; print a warning if it has any."""
     if profile.extenders:
         print(
             "warning: a simulation does not call extenders, because they do not know the simulated cluster",

@@ -206,3 +206,17 @@ def test_policies_that_selection_by_weight_does_not_read_cause_a_warning(command
 def test_a_run_without_unfinished_gangs_names_none(command, cluster):
     result = command("simulate", "manifests", cluster, "--now", NOW, "--runtime", "90")
     assert "did not finish" not in result.out
+
+
+def test_recorded_session_states_the_profile_of_its_simulation(command, crowded, tmp_path):
+    config = tmp_path / "batchsched.yaml"
+    config.write_text(
+        "apiVersion: config.batchsched.dev/v1alpha1\nkind: BatchSchedulerConfiguration\n"
+        "profiles: [{schedulerName: batchsched, policy: {name: sjf}}]\n"
+    )
+    session = tmp_path / "session.json.gz"
+    assert command("record", crowded, "--config", config, "--to", session, "--now", NOW).code == 0
+    simulated = command("simulate", "manifests", session, "-o", "json")
+    assert simulated.data["policies"][0]["policy"] == "sjf"
+    other = command("simulate", "manifests", session, "--profile", "batchsched", "-o", "json")
+    assert other.data["policies"][0]["policy"] != "sjf"
