@@ -91,12 +91,12 @@ class Snapshot:
     `pods` are all pods that are not finished. `held` are gangs that wait at Permit since an earlier session. `resting`
     are the identities (`namespace/name`, with the prefix `pod/` for a single pod) of gangs that do not take part,
     because no event since their refusal may help them; in strict queues and under `blocking`, gangs behind them wait
-    for them. `rejected` are gangs that a plugin rejected in their last session although they had room, or whose last
-    session failed; while they rest, no gang waits for them. `usage` is decayed usage of queues; it is empty unless a
-    policy uses it. `reservations` are those of the previous session, in its order. `refused_evictions` are the keys of
-    pods that are no victims for some minutes, because the API server refused to evict them. `chosen_policy` is the
-    candidate that the gang order `auto` uses; "" for its first one. `pod_devices` are the devices that earlier sessions
-    reserved for placed pods and that the claims do not show yet.
+    for them. `rejected` are gangs with a last session that failed, or in which a plugin rejected them although they had
+    room; while they rest, no gang waits for them. `usage` is decayed usage of queues; it is empty unless a policy uses
+    it. `reservations` are those of the previous session, in its order. `refused_evictions` are the keys of pods that
+    are no victims for some minutes, because the API server refused to evict them. `chosen_policy` is the candidate that
+    the gang order `auto` uses; "" for its first one. `pod_devices` are the devices that earlier sessions reserved for
+    placed pods and that the claims do not show yet.
     """
 
     nodes: tuple[Node, ...] = ()

@@ -23,8 +23,11 @@ from batchsched.state.cluster_state import PODS, ClusterState
 _LOG: Final = logging.getLogger(__name__)
 RETRY_SECONDS: Final = 10.0
 """Seconds after which the preemptor is tried again if the eviction of a victim fails."""
+EVICTION_SECONDS: Final = 30.0
+"""Seconds within which the watch shows an evicted pod as terminating, unless the API server was restored since."""
 REFUSED_SECONDS: Final = 300.0
 """Seconds for which a pod is no victim after the API server refused to evict it."""
+_CONFLICT: Final = 409
 _TOO_MANY_REQUESTS: Final = 429
 Evicted = Callable[[Pod, str, str], None]
 """Receives each evicted pod with the reason as a word and as a sentence."""
@@ -64,8 +67,8 @@ class Evictor:
         self._running: set[asyncio.Task[None]] = set()
         self._nominated: dict[str, set[str]] = {}
         """By scheduler name, the pods that its last decision nominated."""
-        self._leaving: set[str] = set()
-        """Uids of the pods for which an eviction was requested."""
+        self._leaving: dict[str, float] = {}
+        """By uid of each pod for which an eviction was requested: until when it is not requested again."""
         self._in_progress: set[str] = set()
         """Gangs with a plan in progress: another one for the same gang could evict other victims as well."""
         self._ended: dict[str, float] = {}
@@ -80,7 +83,9 @@ class Evictor:
         progress, or ended after the session of the decision began. This session did not know the nominations and
         victims of the other plan, and may have chosen other victims.
         """
-        begun = self._clock.monotonic() - took
+        now = self._clock.monotonic()
+        begun = now - took
+        self._leaving = {uid: until for uid, until in self._leaving.items() if until > now}
         self._ended = {gang: ended for gang, ended in self._ended.items() if ended > begun}
         planned = self._in_progress | self._ended.keys()
         nominations = [
@@ -194,13 +199,13 @@ class Evictor:
             return True
         if dry_run:
             return await self._request(profile_scheduler, eviction, pod, dry_run=True)
-        self._leaving.add(pod.metadata.uid)
+        self._leaving[pod.metadata.uid] = self._clock.monotonic() + EVICTION_SECONDS
         evicted = await self._request(profile_scheduler, eviction, pod, dry_run=False)
         if evicted:
             reason = f"{eviction.reason} by {eviction.for_} on node {pod.node_name}"
             self._on_evicted(pod, eviction.reason, reason)
         else:
-            self._leaving.discard(pod.metadata.uid)
+            self._leaving.pop(pod.metadata.uid, None)
         return evicted
 
     async def _request(
@@ -211,8 +216,9 @@ class Evictor:
             await self._writer.evict(pod, dry_run=dry_run)
         except BatchschedError as error:
             if isinstance(error, ApiError):
-                # A budget, or a limit on requests, allows more later.
-                seconds = RETRY_SECONDS if error.status == _TOO_MANY_REQUESTS else REFUSED_SECONDS
+                # A budget, or a limit on requests, allows more later, and a conflict ends.
+                is_transient = error.status in (_CONFLICT, _TOO_MANY_REQUESTS)
+                seconds = RETRY_SECONDS if is_transient else REFUSED_SECONDS
                 profile_scheduler.remember_refused_eviction(pod, self._clock.steady_now() + seconds)
             _LOG.warning("%s is not evicted for %s: %s", pod.key, eviction.for_, error)
             return False

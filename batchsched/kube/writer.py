@@ -41,8 +41,9 @@ class _Ref(msgspec.Struct, frozen=True, rename="camel"):
     node_name: str = ""
 
 
-class _Named(msgspec.Struct, frozen=True):
+class _Named(msgspec.Struct, frozen=True, rename="camel"):
     uid: str = ""
+    deletion_timestamp: str | None = None
 
 
 class _Bound(msgspec.Struct, frozen=True):
@@ -170,8 +171,19 @@ class Writer:
             await self.send("POST", path, msgspec.json.encode(body), patient=False, query=query)
         except ApiError as error:
             unsupported = dry_run and error.status == 400 and _NO_DRY_RUN in error.message
-            if error.status not in (404, 409) and not unsupported:
+            is_gone = error.status == 404 or (error.status == 409 and await self._is_leaving(pod))
+            if not is_gone and not unsupported:
                 raise
+
+    async def _is_leaving(self, pod: Pod) -> bool:
+        """Return whether a pod was deleted or is terminating, by a request to the API server."""
+        try:
+            now = msgspec.json.decode(await self.get(POD_RESOURCE, pod.namespace, pod.name), type=_Bound)
+        except ApiError as error:
+            if error.status == 404:
+                return True
+            raise
+        return pod.metadata.uid not in ("", now.metadata.uid) or bool(now.metadata.deletion_timestamp)
 
     async def get(self, resource: ApiResource, namespace: str, name: str) -> bytes:
         """Read an object from the API server and return its JSON.

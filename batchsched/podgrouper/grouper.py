@@ -138,8 +138,9 @@ class GangAssigningPodStore:
     # Pods
 
     def put(self, pod: Pod) -> None:
-        """Assign a new or changed pod to its gang and pass it to the cluster state."""
-        self._cache.put(self._with_gang(pod))
+        """Assign a new or changed pod to its gang and pass it to the cluster state; ignore an outdated version."""
+        if not self._cache.is_outdated(pod):
+            self._cache.put(self._with_gang(pod))
 
     def remove(self, pod: Pod) -> None:
         """Remove a deleted pod from its gang and from the cluster state."""
@@ -415,7 +416,9 @@ class PodGrouper:
         self.members = GangAssigningPodStore(
             self.cache, self.groups, self.scheduler_names, derive=self.derive, kinds=self.kinds
         )
-        self.pods = TreeLabelingPodStore(self.cache.group_trees, self.members, self.scheduler_names)
+        self.pods = TreeLabelingPodStore(
+            self.cache.group_trees, self.members, self.scheduler_names, self.cache.is_outdated
+        )
 
     def store_for(self, kind: ObjectKind) -> ObjectStore:
         """Return the store that receives the objects of a kind from its reflector."""

@@ -4,7 +4,7 @@ Pods name a PodGroup of Kubernetes, which may be in a tree. They get the labels 
 enter the cluster state, and again if a group that arrives later moves them to another gang.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Protocol
 
 from msgspec.structs import replace
@@ -40,27 +40,43 @@ class TreeLabelingPodStore:
       trees: the groups of all trees.
       store: the other store, such as a `GangAssigningPodStore`.
       scheduler_names: pods with these scheduler names get labels.
+      is_outdated: returns whether a pod is older than the one in the cluster state, or was deleted.
     """
 
-    def __init__(self, trees: GroupTrees, store: PodStore, scheduler_names: Collection[str]) -> None:
+    def __init__(
+        self,
+        trees: GroupTrees,
+        store: PodStore,
+        scheduler_names: Collection[str],
+        is_outdated: Callable[[Pod], bool],
+    ) -> None:
         self._trees = trees
         self._store = store
+        self._is_outdated = is_outdated
         self._names = frozenset(scheduler_names)
         self._pods: dict[str, dict[str, Pod]] = {}
         """By PodGroup of Kubernetes: its pods by key, as they are in the API."""
+        self._group_of: dict[str, str] = {}
+        """By pod: the PodGroup of Kubernetes under which it is in `_pods`."""
 
     def put(self, pod: Pod) -> None:
-        """Pass a pod to `GangAssigningPodStore`, with gang labels if the pod is below a CompositePodGroup."""
+        """Pass a pod to `GangAssigningPodStore`, with gang labels if the pod is below a CompositePodGroup.
+
+        An outdated version is ignored: `relabel_pods` would show it again.
+        """
+        if self._is_outdated(pod):
+            return
         self._store.put(self._record_and_label(pod))
 
     def remove(self, pod: Pod) -> None:
         """Remove a deleted pod from this store and from `GangAssigningPodStore`."""
-        self._forget(pod)
+        self._forget(pod.key)
         self._store.remove(pod)
 
     def replace(self, kind: type, listed: Iterable[Pod]) -> None:
         """Replace all pods by a complete list, add their gang labels, and pass them to `GangAssigningPodStore`."""
         self._pods.clear()
+        self._group_of.clear()
         self._store.replace(kind, [self._record_and_label(pod) for pod in listed])
 
     def relabel_pods(self, pod_groups: Iterable[str]) -> None:
@@ -76,20 +92,21 @@ class TreeLabelingPodStore:
 
     def _record_and_label(self, pod: Pod) -> Pod:
         """Record a pod that names a PodGroup of Kubernetes, and return it with the labels of its gang."""
+        self._forget(pod.key)
         key = scheduling_group_key(pod)
         if not key or pod.spec.scheduler_name not in self._names:
             return pod
         self._pods.setdefault(key, {})[pod.key] = pod
+        self._group_of[pod.key] = key
         return self._trees.with_gang_labels(pod)
 
-    def _forget(self, pod: Pod) -> None:
-        # The object of a deletion may lack its spec.
-        named = scheduling_group_key(pod)
-        for key in [named] if named else list(self._pods):
-            pods = self._pods.get(key, {})
-            pods.pop(pod.key, None)
-            if not pods:
-                self._pods.pop(key, None)
+    def _forget(self, pod_key: str) -> None:
+        group = self._group_of.pop(pod_key, None)
+        if group is None:
+            return
+        del self._pods[group][pod_key]
+        if not self._pods[group]:
+            del self._pods[group]
 
 
 class KubernetesGroupStore:

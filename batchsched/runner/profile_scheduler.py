@@ -194,6 +194,14 @@ class ProfileScheduler:
     def _apply_change(self, change: ObjectChange, now: float) -> None:
         """Update the scheduling queue after a change of an object in the cluster state."""
         before, after = change.before, change.after
+        if (
+            before is not None
+            and self._concerns(before)
+            and not self._concerns(after)
+            and not before.node_name
+        ):
+            # Another profile has a new pod of this name.
+            change, after = ObjectChange(change.field, change.key, before, None), None
         if self._concerns(after if after is not None else before):
             self.queue.apply_change(change, now)
         # The pod of another profile leaves its place: its binding failed, or its nomination ended.
@@ -514,9 +522,11 @@ class ProfileScheduler:
         if full is not None:
             self.dropped_placements += 1
             _LOG.info("%s is not bound: other pods have filled node %s meanwhile", places[0][0].key, full)
-        is_assumed = full is None and self._assume_all(places, now)
+        # The rollback of a gang may begin while it waits at Permit.
+        is_leaving = gang_identity(places[0][0]) in self._leaving
+        is_assumed = full is None and not is_leaving and self._assume_all(places, now)
         if full is None and not is_assumed:
-            _LOG.info("%s is not bound: one of its pods or nodes has changed meanwhile", places[0][0].key)
+            _LOG.info("%s is not bound: its gang, pods or nodes have changed meanwhile", places[0][0].key)
         if not is_assumed:
             for pod, node in places:
                 unreserve_after_session(self.pipeline, pod, node, self.node_table)

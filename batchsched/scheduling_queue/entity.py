@@ -4,9 +4,11 @@ A move that is not in the table raises and changes nothing. The documentation dr
 """
 
 import hashlib
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -84,6 +86,30 @@ def check_state_change(start: QueueState, end: QueueState) -> None:
 
 
 @dataclass(slots=True, eq=False)
+class _TemplateSortKeys:
+    """The QueueSort keys of an entity's templates for one priority and time, and how many templates have each key."""
+
+    argument: tuple[int, float] | None = None
+    unknown: set[bytes] = field(default_factory=set)
+    """Templates without a key yet."""
+    key_of: dict[bytes, Any] = field(default_factory=dict)
+    counts: Counter[Any] = field(default_factory=Counter)
+
+    def put(self, template: bytes, key: Any) -> None:
+        self.unknown.discard(template)
+        self.key_of[template] = key
+        self.counts[key] += 1
+
+    def forget(self, template: bytes) -> None:
+        self.unknown.discard(template)
+        if template in self.key_of:
+            key = self.key_of.pop(template)
+            self.counts[key] -= 1
+            if not self.counts[key]:
+                del self.counts[key]
+
+
+@dataclass(slots=True, eq=False)
 class Entity:
     """An entry of the scheduling queue: a pending gang, or a pending pod without a PodGroup.
 
@@ -118,9 +144,14 @@ class Entity:
     first_attempt: float | None = None
     refused_by: tuple[str, ...] = ()
     gated_by: tuple[str, ...] = ()
+    changed_templates: set[bytes] | None = None
+    """Templates of pods that came or went since this was set; None while nothing follows them."""
     _template_of: dict[str, bytes] = field(default_factory=dict)
     _equal: dict[bytes, dict[str, Pod]] = field(default_factory=dict)
     """Pods by template, kept incrementally: a gang of thousands of pods is evaluated after each added pod."""
+    _priorities: Counter[int] = field(default_factory=Counter)
+    """The number of templates by priority of their pods."""
+    _sort_keys: _TemplateSortKeys = field(default_factory=_TemplateSortKeys)
 
     @property
     def namespace(self) -> str:
@@ -130,7 +161,7 @@ class Entity:
     @property
     def highest_pod_priority(self) -> int:
         """The highest `spec.priority` among the pods of the gang; 0 if the gang has no pods."""
-        return max((pod.spec.priority or 0 for pod in self.pod_by_template().values()), default=0)
+        return max(self._priorities, default=0)
 
     @property
     def blocking_plugins(self) -> tuple[str, ...]:
@@ -154,7 +185,13 @@ class Entity:
             has_other_templates |= before not in self._equal
         self.pods[key] = pod
         self._template_of[key] = template
-        self._equal.setdefault(template, {})[key] = pod
+        equal = self._equal.get(template)
+        if equal is None:
+            equal = self._equal[template] = {}
+            self._priorities[pod.spec.priority or 0] += 1
+            self._sort_keys.unknown.add(template)
+            self._note_change(template)
+        equal[key] = pod
         return has_other_templates
 
     def remove_pod(self, key: str) -> None:
@@ -166,15 +203,45 @@ class Entity:
 
     def remove_all_pods(self) -> None:
         """Remove all pods from the gang in the scheduling queue."""
-        self.pods.clear()
-        self._template_of.clear()
-        self._equal.clear()
+        for key in tuple(self.pods):
+            self.remove_pod(key)
 
     def _leave(self, key: str, template: bytes) -> None:
         equal = self._equal[template]
-        del equal[key]
-        if not equal:
-            del self._equal[template]
+        pod = equal.pop(key)
+        if equal:
+            return
+        del self._equal[template]
+        priority = pod.spec.priority or 0
+        self._priorities[priority] -= 1
+        if not self._priorities[priority]:
+            del self._priorities[priority]
+        self._sort_keys.forget(template)
+        self._note_change(template)
+
+    def _note_change(self, template: bytes) -> None:
+        if self.changed_templates is not None:
+            self.changed_templates.add(template)
+
+    def least_sort_key(self, sort_key: Callable[[Pod, int, float], Any]) -> Any:
+        """Return the least QueueSort key of the pods of the gang.
+
+        Keys are computed for new templates only, as long as neither the highest priority nor `queued` changes.
+
+        Args:
+          sort_key: `sort_key` of a built-in QueueSort plugin, with keys that are hashable.
+        """
+        keys, argument = self._sort_keys, (self.highest_pod_priority, self.queued)
+        if keys.argument != argument:
+            keys = self._sort_keys = _TemplateSortKeys(argument, set(self._equal))
+        for template in tuple(keys.unknown):
+            keys.put(template, sort_key(next(iter(self._equal[template].values())), *argument))
+        return min(keys.counts)
+
+    def pod_of_template(self, template: bytes) -> Pod | None:
+        """Return one of the gang's pods with this template, by the digest of the template; None if it has none."""
+        equal: Mapping[str, Pod] = self._equal.get(template, {})
+        return next(iter(equal.values()), None)
 
     def pod_by_template(self) -> dict[bytes, Pod]:
         """Return one of the gang's pods for each pod template, by the digest of the template.

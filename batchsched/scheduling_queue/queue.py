@@ -407,7 +407,9 @@ class SchedulingQueue:
         # Keys depend on templates only. A gang of thousands of pods arrives pod by pod.
         if has_other_templates:
             self._update_keys(entity)
-        self._requests_changed(entity, label, now)
+        # PreEnqueue is not asked again for all pods if it refuses this one, too: gangs of thousands arrive gated.
+        if before is not QueueState.GATED or _refusing_plugin(pod, self._pipeline) not in entity.gated_by:
+            self._requests_changed(entity, label, now)
         if entity.place is before and before in QUEUES:
             self._count(before, label, 1)
 
@@ -475,7 +477,9 @@ class SchedulingQueue:
 
     def _update_keys(self, entity: Entity) -> None:
         """Update the keys of an entity after its pods changed."""
-        if entity.place in QUEUES:
+        if entity.place in POOLED:
+            self._pool.update_templates(entity)
+        elif entity.place in QUEUES:
             self._move(entity, entity.place, "")
 
     def _drop(self, entity: Entity) -> None:
@@ -524,10 +528,12 @@ class SchedulingQueue:
 
     def _least_sort_key(self, sort: QueueSortPlugin, entity: Entity) -> Any:
         """Return the least key of the pods of an entity; raise if its keys cannot be compared with one another."""
+        if not self._is_sort_external:
+            return entity.least_sort_key(sort.sort_key)
         priority = entity.highest_pod_priority
         least = min(sort.sort_key(pod, priority, entity.queued) for pod in entity.pod_by_template().values())
         bool(least < least)  # A key that cannot be compared with itself orders nothing.
-        return ExternalSortKey(least, entity, sort) if self._is_sort_external else least
+        return ExternalSortKey(least, entity, sort)
 
 
 def frees_nominated_node(before: Pod | None, after: Pod | None) -> bool:
@@ -547,15 +553,20 @@ def gating_plugins(entity: Entity, pipeline: Pipeline) -> tuple[str, ...]:
     """
     refusing: dict[str, None] = {}
     for pod in entity.pods.values():
-        try:
-            status = pipeline.preenqueue(pod)
-        except PluginError as error:
-            refusing[error.plugin] = None
-            continue
-        if status.ok:
+        plugin = _refusing_plugin(pod, pipeline)
+        if not plugin:
             return ()
-        refusing[status.plugin] = None
+        refusing[plugin] = None
     return tuple(refusing)
+
+
+def _refusing_plugin(pod: Pod, pipeline: Pipeline) -> str:
+    """Return the name of the first PreEnqueue plugin that refuses a pod or raises; "" if all accept the pod."""
+    try:
+        status = pipeline.preenqueue(pod)
+    except PluginError as error:
+        return error.plugin
+    return "" if status.ok else status.plugin
 
 
 def _level_wait_ended(entity: Entity, now: float, wall_offset: float) -> bool:

@@ -27,8 +27,8 @@ class UnschedulableEntities:
     def __init__(self, hints: QueueingHints) -> None:
         self._hints = hints
         self._refused: dict[str, dict[bytes, EntitiesOfTemplate]] = {}
-        self._filed: dict[str, tuple[Entity, tuple[str, ...], tuple[bytes, ...]]] = {}
-        # `remove` needs the plugins and templates of the time of `put`: both may have changed since.
+        self._filed: dict[str, tuple[Entity, tuple[str, ...], set[bytes]]] = {}
+        # `remove` needs the plugins and templates under which an entity is filed: both may have changed since.
 
     def put(self, entity: Entity) -> None:
         """Add an unschedulable or gated gang or single pod to the index.
@@ -36,23 +36,46 @@ class UnschedulableEntities:
         The plugins that refused it must not change while it is in the index.
         """
         templates = entity.pod_by_template()
-        self._filed[entity.identity] = (entity, entity.blocking_plugins, tuple(templates))
+        self._filed[entity.identity] = (entity, entity.blocking_plugins, set(templates))
+        entity.changed_templates = set()
         for plugin in entity.blocking_plugins:
             by_template = self._refused.setdefault(plugin, {})
             for template, pod in templates.items():
                 by_template.setdefault(template, EntitiesOfTemplate(pod)).entities[entity.identity] = entity
 
+    def update_templates(self, entity: Entity) -> None:
+        """Follow the templates of a gang in the index that came or went since the last call."""
+        _, plugins, templates = self._filed[entity.identity]
+        for template in entity.changed_templates or ():
+            pod = entity.pod_of_template(template)
+            is_filed = template in templates
+            if is_filed == (pod is not None):
+                continue
+            templates ^= {template}
+            for plugin in plugins:
+                by_template = self._refused.setdefault(plugin, {})
+                if pod is not None:
+                    alike = by_template.setdefault(template, EntitiesOfTemplate(pod))
+                    alike.entities[entity.identity] = entity
+                else:
+                    self._remove_template(plugin, template, entity.identity)
+        entity.changed_templates = set()
+
     def remove(self, entity: Entity) -> None:
         """Remove a gang or single pod from the index, if the index contains it."""
-        _, plugins, templates = self._filed.pop(entity.identity, (entity, (), ()))
+        entity.changed_templates = None
+        _, plugins, templates = self._filed.pop(entity.identity, (entity, (), set()))
         for plugin in plugins:
-            by_template = self._refused[plugin]
             for template in templates:
-                del by_template[template].entities[entity.identity]
-                if not by_template[template].entities:
-                    del by_template[template]
-            if not by_template:
-                del self._refused[plugin]
+                self._remove_template(plugin, template, entity.identity)
+
+    def _remove_template(self, plugin: str, template: bytes, identity: str) -> None:
+        by_template = self._refused[plugin]
+        del by_template[template].entities[identity]
+        if not by_template[template].entities:
+            del by_template[template]
+        if not by_template:
+            del self._refused[plugin]
 
     def entities_helped_by(self, occurrence: ObjectEvent) -> list[Entity]:
         """Return the unschedulable and gated gangs and pods that an event may help, in order of arrival."""

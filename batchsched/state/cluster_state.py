@@ -172,6 +172,11 @@ class ClusterState:
             self._tombstones.forget_deletion(changed.metadata.uid)
         self._put(changed, _version(changed, version), is_latest=is_latest)
 
+    def is_outdated(self, changed: Any) -> bool:
+        """Return whether `put` ignores an object: a later version is known, or the object was deleted."""
+        field, key = _address(changed)
+        return self._is_late(field, key, changed, _version(changed, None))
+
     def remove(self, deleted: Any) -> None:
         """Remove an object from the state, because the object was deleted in the cluster.
 

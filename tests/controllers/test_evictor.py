@@ -159,3 +159,14 @@ async def test_plan_of_a_session_that_began_before_the_last_plan_ended_is_droppe
     town.disruptions.start_nominations_and_evictions(town.profile_scheduler, second, took=0.5)
     await town.turn()
     assert town.server.evicted == [evicted, f"team/{other}"]
+
+
+async def test_pod_that_an_evicted_one_became_after_a_restore_of_the_api_server_is_evicted_again():
+    town = contended()
+    before = town.server.pods["team/low"]
+    town.make([pod("high", priority=10, gpu=1)])
+    await town.turns(3)
+    town.server.pods["team/low"] = before
+    town.cache.replace(Pod, list(town.server.pods.values()))
+    await town.turns(120, 3.0)  # a refused pod is tried again after five minutes
+    assert town.server.evicted == ["team/low", "team/low"]

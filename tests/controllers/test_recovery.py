@@ -17,10 +17,11 @@ from batchsched.api.external.volcano import (
 )
 from batchsched.api.snapshot import Snapshot
 from batchsched.errors import ApiError
+from batchsched.framework.status import SUCCESS, Code, PermitAnswer, Status
 from tests.runner.test_profile_scheduler import FAULT
-from tests.service.town import TTL, Town
+from tests.service.town import TTL, Town, with_plugin
 from tests.session.clusters import on
-from tests.session.scenario import alone, cluster, gang, nodes, pod
+from tests.session.scenario import alone, cluster, gang, group, nodes, pod
 from tests.state.objects import ended
 
 
@@ -229,3 +230,32 @@ async def test_partially_bound_gang_of_volcano_is_rolled_back_whatever_its_name(
     assert town.server.pods["team/bert-0"].labels == labels
     await town.turns(62, 10)
     assert sorted(town.server.evicted) == ["team/bert-0", "team/bert-2"]
+
+
+class Patience:
+    """A Permit that lets all pods wait, until it admits them."""
+
+    name = "Patience"
+
+    def __init__(self) -> None:
+        self.admits = False
+
+    def permit(self, pod: object, node: int, nodes: object, state: object) -> PermitAnswer:
+        if self.admits:
+            return PermitAnswer(SUCCESS)
+        return PermitAnswer(Status(Code.WAIT, ("not yet",)), 1000.0)
+
+
+async def test_pod_that_waits_at_permit_is_not_bound_while_its_gang_is_rolled_back(monkeypatch):
+    permit = Patience()
+    with_plugin(monkeypatch, permit)
+    members = pod("g-0", group="g", on="n0", gpu=1), pod("g-1", group="g", gpu=1)
+    parts = Snapshot(pods=members, pod_groups=(group("g", 2, scheduleTimeoutSeconds=30),))
+    town = Town(cluster(nodes(2, gpu=1), parts))
+    await town.turns(3)
+    assert [held.pod_group for held in town.profile_scheduler.held] == ["team/g"]
+    while not town.server.evicted:
+        permit.admits = town.clock.steady_now() >= town.stranded._rollback_times["team/g"] - 1
+        await town.turn(1)
+    assert town.server.evicted == ["team/g-0"]
+    assert town.bound == {}

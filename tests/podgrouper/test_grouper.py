@@ -597,3 +597,33 @@ def test_warnings_of_an_owner_are_logged_once_although_it_changes_with_each_of_i
     assert message.startswith(
         "Job team/train: metadata.labels: unknown label 'scheduling.batchsched.dev/que'"
     )
+
+
+# Outdated pods: answers of the API server to other requests may overtake watch events, or come after a deletion
+
+
+def later(one, version, **changes):
+    metadata = msgspec.structs.replace(one.metadata, resource_version=str(version))
+    return msgspec.structs.replace(one, metadata=metadata, **changes)
+
+
+def nominated(one, version):
+    return later(one, version, status=msgspec.structs.replace(one.status, nominated_node_name="n1"))
+
+
+def test_answer_that_comes_after_the_deletion_of_its_pod_is_ignored(world):
+    world.own(job(4))
+    one = world.pod(owned_by=job(4))
+    world.pods.remove(one)
+    world.pods.put(nominated(one, 5))
+    assert world.cache.get("pods", "team/train-0") is None
+    assert world.grouper.members.pod_without_gang_labels("team/train-0") is None
+    assert world.grouper.members.labels == {}
+
+
+def test_watch_event_that_an_answer_has_overtaken_is_not_shown_when_the_owner_becomes_known(world):
+    one = world.pod(owned_by=job(4))
+    world.pods.put(nominated(one, 5))
+    world.pods.put(later(one, 4))
+    world.own(job(4))
+    assert world.cache.get("pods", "team/train-0").status.nominated_node_name == "n1"

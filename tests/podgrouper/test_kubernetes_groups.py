@@ -59,7 +59,8 @@ class World:
     def pod(self, name, group, scheduler="batchsched", labels=None):
         self.version += 1
         meta = {"name": name, "namespace": "team", "uid": name, "resourceVersion": str(self.version)}
-        spec = {"schedulerName": scheduler, "schedulingGroup": {"podGroupName": group}, "nodeName": "n0"}
+        spec = {"schedulerName": scheduler, "nodeName": "n0"}
+        spec |= {"schedulingGroup": {"podGroupName": group}} if group else {}
         if scheduler == "batchsched":
             del spec["nodeName"]
         found = msgspec.convert({"metadata": {**meta, "labels": labels or {}}, "spec": spec}, Pod)
@@ -150,3 +151,11 @@ def test_an_invalid_group_leaves_its_tree_waiting(world):
     assert [sub.name for sub in world.cache.get("pod_groups", "team/train").spec.sub_groups] == [
         "train/missing"
     ]
+
+
+def test_new_pod_of_the_same_name_outside_of_a_tree_does_not_join_it_again(world):
+    world.pod("a", "workers")
+    world.pod("a", "")
+    world.composite("root")
+    world.group("workers", "root")
+    assert POD_GROUP_LABEL not in world.cache.get("pods", "team/a").labels

@@ -591,3 +591,14 @@ async def test_changed_numa_zones_rebuild_no_tables_and_count_at_once(reads):
     await town.turns(2)
     assert set(town.bound) == {"bert-0"}
     assert town.profile_scheduler.node_table is before
+
+
+async def test_pod_that_was_created_again_for_another_profile_leaves_the_queue():
+    town = with_second_profile(Town(cluster(nodes(1, gpu=1), alone(1, gpu=2))))
+    await town.turns(2)
+    old = town.server.pods.pop("team/solo-0")
+    new = of_second_profile(pod("solo-0", gpu=2))
+    town.cache.remove(old)
+    town.cache.put(msgspec.structs.replace(new, metadata=msgspec.structs.replace(new.metadata, uid="new")))
+    await town.turns(2, 400.0)
+    assert not town.profile_scheduler.queue.entities()

@@ -1,10 +1,13 @@
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from batchsched.errors import IllegalStateChange
 from batchsched.framework.events import Action, ClusterEventWithHint, EventResource, Hint, always_queue
 from batchsched.framework.runtime.deadline import CountingPluginRunner, wrap_with_deadline
 from batchsched.framework.runtime.pipeline import Pipeline
+from batchsched.framework.status import SUCCESS, Code, Status
 from batchsched.scheduling_queue.entity import Entity, QueueState
 from batchsched.scheduling_queue.queue import gating_plugins
 from batchsched.state.store import ObjectChange
@@ -546,3 +549,50 @@ def test_part_of_a_key_that_cannot_be_compared_keeps_no_other_pod_from_the_queue
         refused(made, entity, 9.0)
     made.activate([f"default/p-{label}" for label in labels], 10.0)
     assert [popped(made, 10.0).popped[0].name for _ in labels] == expected
+
+
+class CountingGate:
+    """A PreEnqueue that refuses pods with scheduling gates, and counts its calls."""
+
+    name = "CountingGate"
+
+    def __init__(self):
+        self.calls = 0
+
+    def events_to_register(self):
+        return ()
+
+    def preenqueue(self, one):
+        self.calls += 1
+        return Status(Code.UNSCHEDULABLE, ("gated",)) if one.spec.scheduling_gates else SUCCESS
+
+
+def test_pods_that_join_a_gated_gang_are_checked_alone():
+    gate = CountingGate()
+    made = queue(gate)
+    for at in range(20):
+        made.add_pod(pod(f"p{at}", "g", {"index": str(at)}, schedulingGates=GATES), 0.0)
+    assert gate.calls == 20
+    assert made.pending_pod_counts()["gated"] == 20
+    made.add_pod(pod("admitted", "g"), 0.0)
+    assert made.pending_pod_counts()["active"] == 21
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["add", "delete"]), st.integers(0, 5), st.integers(0, 2)), max_size=20)
+)
+def test_index_of_unschedulable_entities_follows_pods_that_come_and_go(changes):
+    """It contains what it would contain if the entity was filed after all changes."""
+    made = queue(CountingGate())
+    for kind, name, label in changes:
+        if kind == "add":
+            made.add_pod(pod(f"p{name}", "g", {"l": str(label)}, schedulingGates=GATES), 0.0)
+        else:
+            made.delete_pod(f"default/p{name}", 0.0)
+        templates = {
+            template: set(alike.entities)
+            for template, alike in made._pool._refused.get("CountingGate", {}).items()
+        }
+        gang = made.find_entity("default/g")
+        expected = gang.pod_by_template() if gang is not None else {}
+        assert templates == {template: {"default/g"} for template in expected}
