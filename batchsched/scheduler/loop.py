@@ -180,7 +180,7 @@ class SchedulerLoop:
             try:
                 await self.run_once()
             except Exception:  # a defect in one session must not stop scheduling
-                _LOG.exception("a scheduling turn failed in part; continuing with the next one")
+                _LOG.exception("a scheduling turn failed; continuing with the next one")
                 await self._clock.sleep(IDLE_SECONDS)
             await self._wakeup.wait_for_cluster_change(
                 IDLE_SECONDS, min(MAX_DELAY_SECONDS, DELAY_PER_TURN * self._turn_seconds)

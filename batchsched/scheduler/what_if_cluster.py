@@ -4,7 +4,7 @@ Nothing is written. An owner of pods, such as a Job or a PyTorchJob, adds the po
 They are grouped into gangs by the same rules as in a live cluster.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -172,7 +172,8 @@ class WhatIfCluster:
         for child in children:
             self._put_child(child, meta["namespace"], reference, file)
         if shape is not None and gangs:
-            self._put_pods(shape, manifest, reference, file)
+            group = self._put_pod_group_of_job(manifest, reference, file) if kind.name == "Job" else ""
+            self._put_pods(shape, manifest, reference, file, group)
 
     def _check_room(self, pods: int, file: str, title: str) -> None:
         """Check that an owner adds no more pods than may be added.
@@ -208,10 +209,58 @@ class WhatIfCluster:
         elif name == ("", "Pod"):
             self._put_object(KIND_BY_GROUP_AND_NAME[name], child, file)
 
+    def _put_pod_group_of_job(self, job: Mapping[str, Any], reference: Mapping[str, Any], file: str) -> str:
+        """Add the PodGroup that the Job controller creates for `spec.scheduling`; return its name, "" if there is none.
+
+        Only Jobs that state `spec.scheduling` get one here, since the feature gate is disabled by default. The Job
+        controller appends hashes to the name.
+
+        Source: job_scheduling_manager.go of k8s.io/kubernetes/pkg/controller/job, with the gate WorkloadWithJob.
+        """
+        spec, meta = spec_of(job), mapping_or_empty(job.get("metadata"))
+        scheduling = mapping_or_empty(spec.get("scheduling"))
+        template = mapping_or_empty(mapping_or_empty(spec.get("template")).get("spec"))
+        if not scheduling or meta.get("ownerReferences") or template.get("schedulingGroup"):
+            return ""
+        policy = dict(mapping_or_empty(scheduling.get("schedulingPolicy"))) or {"basic": {}}
+        if "gang" in policy:
+            policy["gang"] = {
+                "minCount": pod_count_or_default(spec.get("parallelism"), 1),
+                **mapping_or_empty(policy["gang"]),
+            }
+        group_spec = {**scheduling, "schedulingPolicy": policy}
+        if template.get("priorityClassName"):
+            group_spec["priorityClassName"] = template["priorityClassName"]
+        name = f"{meta['name']}-pgt-0"
+        group = {
+            "apiVersion": "scheduling.k8s.io/v1beta1",
+            "kind": "PodGroup",
+            "metadata": {"name": name, "namespace": meta["namespace"], "ownerReferences": [reference]},
+            "spec": group_spec,
+        }
+        (document,) = split_documents(msgspec.json.encode(group), file)
+        if isinstance(document, InvalidInput):
+            raise document
+        self.add_document(document)
+        return name
+
     def _put_pods(
-        self, shape: OwnerGangShape, manifest: Mapping[str, Any], owner: Mapping[str, Any], file: str
+        self,
+        shape: OwnerGangShape,
+        manifest: Mapping[str, Any],
+        owner: Mapping[str, Any],
+        file: str,
+        scheduling_group: str,
     ) -> None:
-        """Add the pods that the controller of an owner creates by its shape."""
+        """Add the pods that the controller of an owner creates by its shape.
+
+        Args:
+          shape: The gangs of the owner.
+          manifest: The owner.
+          owner: The reference to the owner.
+          file: The file of the owner, for messages.
+          scheduling_group: The PodGroup of Kubernetes that the pods name; "" for none.
+        """
         meta = mapping_or_empty(manifest.get("metadata"))
         for gang in range(_gang_count(shape, manifest)):
             gang_labels = {shape.gang_label: str(gang)} if shape.gang_label else {}
@@ -224,6 +273,8 @@ class WhatIfCluster:
                 )
                 for pod in part.create_pods(prefix, labels, owner):
                     pod["metadata"]["namespace"] = meta["namespace"]
+                    if scheduling_group:
+                        pod["spec"] = {**pod["spec"], "schedulingGroup": {"podGroupName": scheduling_group}}
                     self._put_object(KIND_BY_GROUP_AND_NAME["", "Pod"], pod, file)
 
     def _born(self, manifest: dict[str, Any], *, namespaced: bool) -> dict[str, Any]:
@@ -266,26 +317,53 @@ def _gang_count(shape: OwnerGangShape, manifest: Mapping[str, Any]) -> int:
     return pod_count_or_default(spec_of(manifest).get("replicas"), 1) if shape.gang_label else 1
 
 
-_POD_COUNTS: Final = ("parallelism", "completions", "replicas")
-"""Fields of the specs of owners that are numbers of pods."""
+_POD_COUNTS: Final = frozenset({"parallelism", "completions", "replicas", "minReplicas", "maxReplicas"})
+"""Fields of owners, and of their parts, that are numbers of pods."""
+_POD_COUNTS_OF_PARTS: Final = {"leaderWorkerTemplate": "size", "executor": "instances"}
+"""By field of an owner: the number of pods in it."""
+_NO_OWNER_PARTS: Final = frozenset(
+    {
+        "metadata",
+        "containers",
+        "initContainers",
+        "volumes",
+        "rayStartParams",
+        "sparkConf",
+        "hadoopConf",
+        "status",
+    }
+)
+"""Fields in which keys are no fields of the owner."""
 
 
 def _check_pod_counts(manifest: Mapping[str, Any], file: str, name: str) -> None:
-    """Check the numbers of pods in the spec of an owner, which an API server would check.
+    """Check the numbers of pods in the spec of an owner and of its parts, which an API server would check.
 
     Raises:
       InvalidInput: A number is not a whole number from 0 on.
     """
-    spec = spec_of(manifest)
-    for field_name in _POD_COUNTS:
-        value = spec.get(field_name)
+    for field_name, value in _pod_counts(spec_of(manifest), "spec"):
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
             raise InvalidInput(
                 f"expected a whole number, 0 or more; found {str(value)[:40]!r}",
                 file=file,
                 object=name,
-                field=f"spec.{field_name}",
+                field=field_name,
             )
+
+
+def _pod_counts(part: object, place: str) -> Iterator[tuple[str, object]]:
+    """Yield (field, value) of each number of pods in a part of an owner."""
+    if isinstance(part, Mapping):
+        for key, value in part.items():
+            field_name = f"{place}.{key}"
+            if key in _POD_COUNTS or key == _POD_COUNTS_OF_PARTS.get(place.rpartition(".")[2]):
+                yield field_name, value
+            elif key not in _NO_OWNER_PARTS:
+                yield from _pod_counts(value, field_name)
+    elif isinstance(part, list):
+        for index, entry in enumerate(part):
+            yield from _pod_counts(entry, f"{place}[{index}]")
 
 
 def _check_templates(parts: Sequence[OwnerPart], file: str, name: str) -> None:

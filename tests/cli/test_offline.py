@@ -561,3 +561,26 @@ def test_unknown_field_of_a_training_runtime_is_reported_by_what_if_as_by_decide
     asked = command("what-if", "-f", added, "--cluster", cluster, "--now", NOW)
     assert complaint in decided.err
     assert complaint in asked.err
+
+
+@pytest.mark.parametrize(
+    "made, field",
+    [
+        (jobset(replicated("a", 2) | {"replicas": "2"}), "spec.replicatedJobs[0].replicas"),
+        (pytorch(pytorchReplicaSpecs=replicas(Worker="4")), "spec.pytorchReplicaSpecs.Worker.replicas"),
+        (
+            owner("LeaderWorkerSet", leaderWorkerTemplate={"size": "3", "workerTemplate": TEMPLATE}),
+            "spec.leaderWorkerTemplate.size",
+        ),
+        (
+            owner("RayCluster", **ray_spec(workers(replicas=2, minReplicas="2"))),
+            "spec.workerGroupSpecs[0].minReplicas",
+        ),
+    ],
+    ids=["JobSet", "PyTorchJob", "LeaderWorkerSet", "RayCluster"],
+)
+def test_number_of_pods_that_is_a_text_is_set_aside_with_its_field(command, write, made, field):
+    result = command("decide", write("owner.json", written(made)), "--now", NOW, "-o", "json")
+    (entry,) = result.data["setAside"]
+    assert (entry["field"], result.data["assignments"]) == (field, [])
+    assert "expected a whole number, 0 or more; found" in entry["message"]

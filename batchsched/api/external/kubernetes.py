@@ -10,7 +10,7 @@ from typing import Any, Final
 from typing_extensions import override
 
 from batchsched.api.core.metadata import KubernetesValue
-from batchsched.api.core.pod import Pod
+from batchsched.api.core.pod import Pod, PodResourceClaim
 from batchsched.api.crd.podgroup import NO_TOPOLOGY
 from batchsched.api.external.pod_group import ExternalPodGroup, Marks, Spec
 
@@ -101,6 +101,7 @@ class UpstreamPodGroupSpec(_GroupSpec, frozen=True, gc=False):
 
     scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
     disruption_mode: str | dict[str, Any] | None = None
+    resource_claims: tuple[PodResourceClaim, ...] | None = None
 
     @property
     def is_evicted_as_whole(self) -> bool:
@@ -185,6 +186,16 @@ class UpstreamPodGroup(_UpstreamGroup, frozen=True, gc=False):
     """
 
     spec: UpstreamPodGroupSpec = UpstreamPodGroupSpec()
+
+    @property
+    @override
+    def claim_template_names(self) -> Mapping[str, str]:
+        """The ResourceClaimTemplates in `spec.resourceClaims`, by the name of the claim."""
+        return {
+            claim.name: claim.resource_claim_template_name
+            for claim in self.spec.resource_claims or ()
+            if claim.resource_claim_template_name
+        }
 
     @override
     def to_batchsched_spec_fields(self) -> Spec:

@@ -1,8 +1,11 @@
 """The base class of the PodGroups of other projects, and the annotations that mark a converted PodGroup."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
+
+from batchsched.api.core.device import POD_GROUP_API_GROUP
 from batchsched.api.core.metadata import KubernetesObject
 from batchsched.api.crd.podgroup import PodGroup
 from batchsched.api.unsupported_fields import UNSUPPORTED_FIELD
@@ -15,6 +18,9 @@ SOURCE_KIND: Final = "scheduling.batchsched.dev/source-kind"
 """Annotation of a converted PodGroup with the kind of its source, if that is no PodGroup."""
 SOURCE_PRIORITY: Final = "scheduling.batchsched.dev/source-priority"
 """Annotation of a converted PodGroup with the priority that its source states as a number."""
+
+SHARED_CLAIMS: Final = "scheduling.batchsched.dev/source-resource-claims"
+"""Annotation of a converted PodGroup with the templates of the ResourceClaims that pods share, as JSON."""
 
 Spec = dict[str, Any]
 Marks = tuple[str | None, str | None]
@@ -43,6 +49,11 @@ class ExternalPodGroup(KubernetesObject, frozen=True, gc=False):
     def stated_priority(self) -> int | None:
         """The priority that this PodGroup states as a number; None if it states none."""
         return None
+
+    @property
+    def claim_template_names(self) -> Mapping[str, str]:
+        """The ResourceClaimTemplates of the claims that all pods of this PodGroup share, by the name of the claim."""
+        return {}
 
     @property
     def stated_conditions(self) -> Sequence[dict[str, Any]]:
@@ -75,7 +86,13 @@ def source_annotations(
 
 
 def build_pod_group(
-    source: ExternalPodGroup, api_version: str, spec: Spec, *, kind: str = "", problem: str = ""
+    source: ExternalPodGroup,
+    api_version: str,
+    spec: Spec,
+    *,
+    kind: str = "",
+    problem: str = "",
+    below: Sequence[ExternalPodGroup] = (),
 ) -> PodGroup:
     """Return a batchsched PodGroup with the given spec fields, and the metadata of an external PodGroup.
 
@@ -87,12 +104,20 @@ def build_pod_group(
       spec: fields of the spec; None means an absent field.
       kind: the kind of the source; "" for PodGroup.
       problem: a sentence about a field of the source that is not supported; "" if there is none.
+      below: the PodGroups that belong to the same gang, if the source is the root of a tree.
 
     Raises:
       pydantic.ValidationError: the source has values that a batchsched PodGroup does not allow.
     """
     meta, conditions = source.metadata, source.stated_conditions
     marks = source_annotations(source, api_version, kind=kind, problem=problem)
+    claims = {
+        group.metadata.name: group.claim_template_names
+        for group in (source, *below)
+        if group.claim_template_names
+    }
+    if claims:
+        marks[SHARED_CLAIMS] = msgspec.json.encode(claims).decode()
     return PodGroup.model_validate(
         {
             "metadata": without_none(
@@ -129,6 +154,20 @@ def without_none(**fields: Any) -> Spec:
 def is_converted_from_external(group: PodGroup) -> bool:
     """Return whether a batchsched PodGroup was converted from a PodGroup of another project."""
     return SOURCE in group.metadata.annotations
+
+
+def is_converted_from_kubernetes(group: PodGroup) -> bool:
+    """Return whether a batchsched PodGroup was converted from groups of the Workload API of Kubernetes."""
+    return group.metadata.annotations.get(SOURCE, "").startswith(f"{POD_GROUP_API_GROUP}/")
+
+
+def shared_claim_template_names(group: PodGroup) -> Mapping[str, Mapping[str, str]]:
+    """Return the ResourceClaimTemplates of the claims that the pods of each PodGroup of Kubernetes in a gang share.
+
+    The result has, by the name of the PodGroup and of the claim in the specs of its pods, the name of the template.
+    """
+    text = group.metadata.annotations.get(SHARED_CLAIMS) if is_converted_from_external(group) else None
+    return msgspec.json.decode(text, type=dict[str, dict[str, str]]) if text else {}
 
 
 def external_api_version_and_uid(group: PodGroup) -> tuple[str, str]:
