@@ -437,6 +437,25 @@ def test_tiers_of_hyper_nodes_become_levels_and_labels_of_the_nodes_that_they_na
     assert "HyperNode s1: spec.members[0].selector: " in warning
 
 
+def test_node_outside_of_the_higher_tier_gets_its_label_from_the_tier_below_as_in_a_cluster():
+    documents = HYPER_NODES.split("---")
+    alone = next(text for text in documents if "name: s0" in text).replace("name: s0", "name: s9")
+    alone = alone.replace("node-0", "node-8").replace("node-1", "node-9")
+    conversion = converted("---".join((*documents, alone)))
+    labels = {one["metadata"]["name"]: one["metadata"]["labels"] for one in conversion.objects[1:]}
+    label = "hypernode.batchsched.dev/tier-"
+    assert labels["node-9"] == {f"{label}1": "s9", f"{label}2": "s9"}
+
+
+def test_local_queue_of_an_absent_cluster_queue_causes_a_warning():
+    conversion = converted(KUEUE.replace('clusterQueue: "cluster-queue"', 'clusterQueue: "cluster-qeue"'))
+    assert any(
+        "spec.clusterQueue: there is no ClusterQueue 'cluster-qeue' in the input (did you mean cluster-queue?)"
+        in warning
+        for warning in conversion.warnings
+    )
+
+
 def test_an_invalid_quantity_is_refused_with_its_object_and_field():
     with pytest.raises(InvalidInput) as refused:
         converted(VOLCANO_LIMIT.replace("cpu: 2", "cpu: two"))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from batchsched.api.core.pod import QUEUE_LABEL
+from batchsched.api.crd.validation import similar_name_hint
 from batchsched.api.queue_access import DEFAULT_QUEUE_LABEL
 from batchsched.manifests.conversion.source_object import (
     SourceObject,
@@ -69,6 +70,15 @@ def convert_queues_and_priority_classes(objects: Sequence[SourceObject]) -> list
     for flavor in by_kind.get("ResourceFlavor", []):
         flavor.record_unconverted_field_warnings((), _FLAVOR_REMARKS)
     queues = _Tree(by_kind.get("Cohort", []), by_kind.get("ClusterQueue", [])).convert_queue_trees()
+    cluster_queues = {queue.name for queue in by_kind.get("ClusterQueue", [])}
+    for queue in by_kind.get("LocalQueue", []):
+        target = str(queue.spec.get("clusterQueue", ""))
+        if target not in cluster_queues:
+            queue.record_warning(
+                "spec.clusterQueue",
+                f"there is no ClusterQueue {target!r} in the input{similar_name_hint(target, cluster_queues)}; "
+                "batchsched refuses gangs of a queue that does not exist",
+            )
     namespaces = [entry for one in by_kind.get("LocalQueue", []) for entry in _convert_local_queue(one)]
     classes = [_convert_priority_class(one) for one in by_kind.get("WorkloadPriorityClass", [])]
     return [*queues, *namespaces, *classes]

@@ -42,7 +42,13 @@ def convert_hyper_nodes(hyper_nodes: Sequence[SourceObject]) -> list[dict[str, A
     labels: dict[str, dict[str, str]] = {}
     for node in sorted(hyper_nodes, key=lambda node: node.name):
         for member in _members(node, by_name):
-            labels.setdefault(member, {})[f"{TIER_LABEL}{_tier(node)}"] = node.name
+            labels.setdefault(member, {}).setdefault(f"{TIER_LABEL}{_tier(node)}", node.name)
+    for own in labels.values():
+        name = ""
+        for tier in reversed(tiers):  # as `HyperNodeTree.node_with_tier_labels` does in a cluster
+            name = own.get(f"{TIER_LABEL}{tier}", name)
+            if name:
+                own[f"{TIER_LABEL}{tier}"] = name
     nodes = [
         {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels[name]}}
         for name in sorted(labels)
