@@ -77,8 +77,13 @@ class PriorityTable:
         if value <= highest:
             return ""
         name = group.spec.priority_class_name
+        field = (
+            "priority is"
+            if SOURCE_PRIORITY in group.metadata.annotations
+            else f"priorityClassName {name} has the value"
+        )
         return (
-            f"priorityClassName {name} has the value {value}, but the highest priority of the pods is {highest}, "
+            f"{field} {value}, but the highest priority of the pods is {highest}, "
             f"which the gang has; set priorityClassName: {name} in the pod template as well"
         )
 

@@ -142,8 +142,9 @@ _ANNOTATIONS: Final = (
     ),
     UnsupportedAnnotation(
         "kueue.x-k8s.io/podset-slice-required-topology",
-        _SLICES,
-        _STATE_SUB_GROUPS,
+        "parts of the gang are each to be in one topology domain, and no number of pods in a part is known",
+        "state the annotation kueue.x-k8s.io/podset-slice-size, a whole number above 0, in the pod template of the "
+        "owner, or topology.slices in a PodGroup",
         met_by_kueue=True,
         met_by_slices=True,
     ),

@@ -1,7 +1,7 @@
 """Warnings about objects in manifests that are valid but probably contain a mistake.
 
-These are PriorityClasses and claims that do not exist, PriorityClasses without effect, misspelt labels, and amounts of
-memory in fractions of a byte.
+These are PriorityClasses, claims, templates and DeviceClasses that do not exist, PriorityClasses without effect,
+misspelt labels, and amounts of memory in fractions of a byte.
 The API server rejects a pod with an unknown PriorityClass, but it accepts any label. A pod with a misspelt gang label
 has no gang, so it would be placed alone.
 """
@@ -37,6 +37,7 @@ from batchsched.api.owner_keys import (
 from batchsched.api.priority import SYSTEM_PRIORITIES, PriorityTable
 from batchsched.api.queue_access import DEFAULT_QUEUE_LABEL
 from batchsched.api.snapshot import Snapshot
+from batchsched.api.template_claims import is_hypothetical_pod
 
 _POD_LABELS: Final = frozenset(
     {
@@ -69,6 +70,7 @@ def input_warnings(snapshot: Snapshot) -> Iterator[str]:
     yield from _unknown_priority_classes(snapshot, pending)
     yield from _capped_priorities(snapshot)
     yield from _absent_claims(snapshot, pending)
+    yield from _absent_device_objects(snapshot, pending)
     yield from _misspelt_keys("label", _POD_LABELS, _POD_ANNOTATIONS, pending)
     yield from _misspelt_keys("annotation", _POD_ANNOTATIONS, _POD_LABELS, pending)
     yield from _similar_references(snapshot, pending)
@@ -139,6 +141,57 @@ def _absent_claims(snapshot: Snapshot, pending: Iterable[Pod]) -> Iterator[str]:
         )
 
 
+def _absent_device_objects(snapshot: Snapshot, pending: Iterable[Pod]) -> Iterator[str]:
+    """Yield a warning for each ResourceClaim, ResourceClaimTemplate and DeviceClass that is named and does not exist.
+
+    A pod with a UID comes from a cluster, in which a claim is created after the pod.
+    """
+    claims = {f"{claim.metadata.namespace or 'default'}/{claim.name}" for claim in snapshot.resource_claims}
+    templates = {
+        f"{template.metadata.namespace or 'default'}/{template.name}"
+        for template in snapshot.resource_claim_templates
+    }
+    absent: dict[tuple[str, str, str], list[str]] = {}
+    for pod in pending:
+        for index, entry in enumerate(pod.spec.resource_claims or ()):
+            names = (
+                ("ResourceClaim", "resourceClaimName", entry.resource_claim_name, claims),
+                (
+                    "ResourceClaimTemplate",
+                    "resourceClaimTemplateName",
+                    entry.resource_claim_template_name if is_hypothetical_pod(pod) else None,
+                    templates,
+                ),
+            )
+            for kind, field, name, existing in names:
+                if name and f"{pod.namespace}/{name}" not in existing:
+                    place = (f"spec.resourceClaims[{index}].{field}", kind, f"{pod.namespace}/{name}")
+                    absent.setdefault(place, []).append(pod.key)
+    for (field, kind, key), keys in sorted(absent.items()):
+        namespace, _, name = key.partition("/")
+        known = {
+            other.partition("/")[2]
+            for other in (claims if kind == "ResourceClaim" else templates)
+            if other.startswith(f"{namespace}/")
+        }
+        advice = similar_name_hint(name, known) or "; add it to the input"
+        yield f"{_first_of('pod', keys)}: {field}: there is no {kind} {name!r} in namespace {namespace}{advice}"
+    classes = {device_class.name for device_class in snapshot.device_classes}
+    specs = [(f"ResourceClaim {claim.key}", "spec", claim.spec) for claim in snapshot.resource_claims]
+    specs += [
+        (
+            f"ResourceClaimTemplate {template.metadata.namespace or 'default'}/{template.name}",
+            "spec.spec",
+            template.spec.spec,
+        )
+        for template in snapshot.resource_claim_templates
+    ]
+    for title, field, spec in specs:
+        for name in sorted({*spec.device_class_names} - classes - {""}):
+            advice = similar_name_hint(name, classes) or "; add it to the input"
+            yield f"{title}: {field}.devices.requests: there is no DeviceClass {name!r}{advice}"
+
+
 def _similar_references(snapshot: Snapshot, pending: Iterable[Pod]) -> Iterator[str]:
     """Yield a warning if a named PodGroup or Queue does not exist, but one with a similar name does.
 
@@ -159,14 +212,19 @@ def _similar_references(snapshot: Snapshot, pending: Iterable[Pod]) -> Iterator[
             if hint:
                 yield f"{place}: there is no Queue {name!r}{hint}"
     first_pods: dict[tuple[str, str], str] = {}
+    kinds: dict[tuple[str, str], str] = {}
     for pod in pending:
         name = pod.metadata.label(POD_GROUP_LABEL) or ""
         if name and f"{pod.namespace}/{name}" not in groups:
             first_pods.setdefault((pod.namespace, name), pod.key)
+            # The PodGroup that the pod names is below a CompositePodGroup of this name.
+            is_parent = pod.scheduling_group_name not in ("", name)
+            kinds.setdefault((pod.namespace, name), "CompositePodGroup" if is_parent else "PodGroup")
     for (namespace, name), key in sorted(first_pods.items()):
         hint = similar_name_hint(name, by_namespace.get(namespace, ()))
         if hint and f"PodGroup {namespace}/{name}" not in set_aside:
-            yield f"pod {key}: there is no PodGroup {name!r} in namespace {namespace}{hint}"
+            kind = kinds[namespace, name]
+            yield f"pod {key}: there is no {kind} {name!r} in namespace {namespace}{hint}"
 
 
 def _fractions_of_bytes(pending: Iterable[Pod]) -> Iterator[str]:

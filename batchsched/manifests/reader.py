@@ -27,6 +27,7 @@ from batchsched.api.decision import SetAside
 from batchsched.api.external.conversion import with_gang_labels, with_gang_labels_of_tree
 from batchsched.api.external.group_tree import TreeGroup, convert_trees_to_pod_groups
 from batchsched.api.external.hyper_node import HYPER_NODE_KIND, HyperNodeTree
+from batchsched.api.external.pod_group import is_converted_from_external
 from batchsched.api.snapshot import OBJECT_KINDS, ObjectKind, Snapshot, api_group
 from batchsched.errors import CommandError, InvalidInput
 from batchsched.manifests.decode import FILE_KIND_BY_GROUP_AND_NAME, Decoder, ObjectDecodeError
@@ -358,7 +359,13 @@ class _Cluster:
                 f"{named} ignored, since {name!r} schedules {'it' if len(pods) == 1 else 'them'}{more}; "
                 f"set spec.schedulerName: {self.scheduler_name} in the pod template to schedule it here"
             )
-        yield from unknown_sub_group_warnings(snapshot.pods, snapshot.pod_groups)
+        # Pods of other schedulers may name a task or subgroup that their PodGroup does not state.
+        groups = (
+            group
+            for group in snapshot.pod_groups
+            if group.spec.sub_groups or not is_converted_from_external(group)
+        )
+        yield from unknown_sub_group_warnings(snapshot.pods, groups)
         yield from input_warnings(snapshot)
 
 

@@ -299,6 +299,16 @@ class ResourceClaimSpec(KubernetesValue, frozen=True, gc=False):
 
     devices: DeviceClaim = DeviceClaim()
 
+    @property
+    def device_class_names(self) -> tuple[str, ...]:
+        """The DeviceClasses that the requests name, alternatives included."""
+        requests = [
+            alternative
+            for request in self.devices.requests
+            for alternative in (request.exactly, *(request.first_available or ()))
+        ]
+        return tuple(request.device_class_name for request in requests if request is not None)
+
 
 class DeviceRequestAllocationResult(KubernetesValue, frozen=True, gc=False):
     """A device that is allocated for a request of a ResourceClaim."""

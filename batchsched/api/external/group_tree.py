@@ -31,6 +31,8 @@ from batchsched.api.snapshot import api_group
 
 COMPOSITE: Final = "CompositePodGroup"
 _DIGEST_LENGTH: Final = 8
+_MISSING: Final = "/missing"
+"""Suffix of the subgroup for the groups that a CompositePodGroup waits for."""
 _SUBGROUP_FIELD: Final = re.compile(r"spec\.subGroups\[(\d+)\]\.(.+)")
 _SOURCE_FIELDS: Final = {
     "minMember": "spec.schedulingPolicy.gang.minCount",
@@ -125,6 +127,14 @@ Children = Callable[[str], Sequence[TreeGroup]]
 """Returns the groups that name a CompositePodGroup, by its `namespace/name`, as their parent."""
 
 
+def composite_group_with_missing_groups(subgroup: str) -> str:
+    """Return the CompositePodGroup of which a placeholder counts the missing groups; "" for other subgroups.
+
+    The result is also "" if the name of the subgroup is shortened.
+    """
+    return subgroup.removesuffix(_MISSING) if subgroup.endswith(_MISSING) else ""
+
+
 def subgroup_name(name: str, *, is_composite: bool = False) -> str:
     """Return the name of the subgroup to which a PodGroup or CompositePodGroup of Kubernetes is converted.
 
@@ -209,7 +219,10 @@ def convert_tree_to_pod_group(root: TreeGroup, children: Children) -> PodGroup:
     below = tuple(groups_below_with_depth(root.key, children))
     problem = _problem_of(root, below)
     spec = {} if problem else _spec(root, [group for group, _ in below], children)
-    return build_pod_group(root.source, root.api_version, spec, kind=root.kind, problem=problem)
+    sources = [group.source for group, _ in below]
+    return build_pod_group(
+        root.source, root.api_version, spec, kind=root.kind, problem=problem, below=sources
+    )
 
 
 def _spec(root: TreeGroup, below: Sequence[TreeGroup], children: Children) -> Spec:
@@ -257,7 +270,7 @@ def _placeholder(group: TreeGroup, root: TreeGroup, children: Children) -> Itera
     missing = group.minimum_pod_or_group_count - len(children(group.key))
     if missing > 0:
         yield without_none(
-            name=subgroup_name(f"{group.name}/missing"),
+            name=subgroup_name(f"{group.name}{_MISSING}"),
             parent=None if group is root else group.converted_subgroup_name,
             minMember=missing,
         )

@@ -18,6 +18,7 @@ from batchsched.session.explanation.gangs_ahead import (
     order_positions_by_gang,
 )
 from batchsched.session.explanation.job_options import gang_change_options
+from batchsched.session.explanation.missing_objects import lacks_named_objects
 from batchsched.session.explanation.node_options import node_addition_options
 from batchsched.session.explanation.options import ChangeOption
 from batchsched.session.explanation.queue_options import TotalPodRequests, queue_limit_options
@@ -222,12 +223,12 @@ class RefusalVerifier:
         budget.spend(estimate_decision_work(empty_cluster))
         emptied = GangView.from_snapshot(empty_cluster, decided.profile, decided.now, key, self._pause)
         if emptied is None:  # the gang has no pending pod that anything could place
-            message = _message(refusal, startable, None, ())
+            message = self._message(refusal, startable, None, ())
             return _Examination(
                 msgspec.structs.replace(refusal, startable=startable, message=message, verified=True)
             )
         never_startable = None
-        if not startable and refusal.reason in EXCEEDING_REASONS:
+        if not startable and self._exceeds_cluster(refusal):
             never_startable = explain_why_gang_can_never_start(emptied)
             if never_startable is None and refusal.reason == "QueueLimit":
                 # Other gangs use the queue, and would not be in the way if this one fitted on the nodes.
@@ -238,9 +239,33 @@ class RefusalVerifier:
             refusal,
             reason=refusal.reason if never_startable is None else never_startable.reason,
             startable=startable,
-            message=_message(refusal, startable, never_startable, ()),
+            message=self._message(refusal, startable, never_startable, ()),
         )
         return _Examination(_not_verified(alone), verifier, emptied, never_startable)
+
+    def _exceeds_cluster(self, refusal: Refusal) -> bool:
+        """Return whether a gang that cannot start is too large for the cluster, and not waiting for an object."""
+        pods = self._decided.pods_by_gang.get(refusal.pod_group, ())
+        return refusal.reason in EXCEEDING_REASONS and not lacks_named_objects(pods, self._decided.snapshot)
+
+    def _message(
+        self,
+        refusal: Refusal,
+        startable: bool,
+        never_startable: NeverStartableExplanation | None,
+        ahead: Sequence[PrecedingGang],
+    ) -> str:
+        if not startable:
+            sentence = refusal.message if never_startable is None else never_startable.sentence
+            # Missing pods, claims or a missing queue may still appear.
+            return NEVER + sentence if self._exceeds_cluster(refusal) else sentence
+        sentence = preceding_gangs_clause(ahead, refusal.reason)
+        if not sentence:
+            return refusal.message
+        message = refusal.message.rstrip(".")
+        if any(entry.because != "Running" for entry in ahead):
+            message = message.removesuffix(OUTBID)
+        return f"{message}; {sentence}"
 
     def can_explain_further(self, refusal: Refusal, budget: ExplanationBudget) -> bool:
         """Return whether an explanation is incomplete and enough budget remains to extend it."""
@@ -307,7 +332,7 @@ class RefusalVerifier:
             ahead=ahead,
             changes=search.best_changes,
             verified=search.smallest,
-            message=_message(refusal, verifier.startable, examined.never_startable, ahead)
+            message=self._message(refusal, verifier.startable, examined.never_startable, ahead)
             + ("" if search.smallest else NOT_VERIFIED),
             missing=_missing(refusal, search.best_changes, snapshot),
             relaxation=refusal.relaxation
@@ -357,25 +382,6 @@ def _departure(decision: Decision, key: str, members: frozenset[str]) -> str:
     if victims:
         leaving = f"{format_names(victims)} {'has' if len(victims) == 1 else 'have'} left"
     return f"waits for its nominated {noun} {format_names(sorted(nodes))}: it starts when {leaving}"
-
-
-def _message(
-    refusal: Refusal,
-    startable: bool,
-    never_startable: NeverStartableExplanation | None,
-    ahead: Sequence[PrecedingGang],
-) -> str:
-    if not startable:
-        sentence = refusal.message if never_startable is None else never_startable.sentence
-        # Missing pods or a missing queue may still appear.
-        return NEVER + sentence if refusal.reason in EXCEEDING_REASONS else sentence
-    sentence = preceding_gangs_clause(ahead, refusal.reason)
-    if not sentence:
-        return refusal.message
-    message = refusal.message.rstrip(".")
-    if any(entry.because != "Running" for entry in ahead):
-        message = message.removesuffix(OUTBID)
-    return f"{message}; {sentence}"
 
 
 def _missing(refusal: Refusal, changes: Sequence[InputChange], snapshot: Snapshot) -> dict[str, int]:

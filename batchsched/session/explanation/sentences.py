@@ -18,6 +18,8 @@ from batchsched.api.core.quantity import (
 from batchsched.api.crd.base import parse_quantities_in_base_units
 from batchsched.api.crd.podgroup import DEFAULT_QUEUE, PodGroup
 from batchsched.api.decision import InputChange, PrecedingGang
+from batchsched.api.external.group_tree import composite_group_with_missing_groups
+from batchsched.api.external.pod_group import is_converted_from_kubernetes
 from batchsched.api.gang import gang_key_of_pod
 from batchsched.api.queue_access import stated_queue_name
 from batchsched.api.snapshot import Snapshot
@@ -358,7 +360,26 @@ def _pod_text(change: InputChange) -> str:
             return f"set {'.'.join(tokens)} of its pods to {change.value}"
 
 
+def _kubernetes_group_text(change: InputChange, group: PodGroup) -> str:
+    """Return the text for a change of groups of Kubernetes, by their own fields; "" if no field corresponds."""
+    match json_pointer_tokens(change.path):
+        case ["spec", "topology"] | ["spec", "topology", "required"] if not change.value:
+            return "remove spec.schedulingConstraints.topology"
+        case ["spec", "minMember"]:
+            return f"set spec.schedulingPolicy.gang.minCount to {change.value}"
+        case ["spec", "subGroups", number, "minMember"]:
+            name = group.spec.sub_groups[int(number)].name
+            parent = composite_group_with_missing_groups(name)
+            if parent:
+                return f"lower spec.schedulingPolicy.gang.minGroupCount of CompositePodGroup {parent}"
+            return f"set spec.schedulingPolicy.gang.minCount of PodGroup {name} to {change.value}"
+        case _:
+            return ""
+
+
 def _pod_group_text(change: InputChange, group: PodGroup) -> str:
+    if is_converted_from_kubernetes(group) and (text := _kubernetes_group_text(change, group)):
+        return text
     match json_pointer_tokens(change.path):
         case ["spec", "topology", "required"]:
             return f"require the level {change.value}" if change.value else "require no topology level"

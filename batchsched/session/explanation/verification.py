@@ -153,6 +153,12 @@ def first_attempt_work_limit(decided: DecidedInput, budget: ExplanationBudget) -
     return max(MAX_SHARE_PER_GANG * budget.remaining, MIN_DECISIONS_PER_GANG * decided.estimated_work)
 
 
+def _end_of_level_waits(decided: DecidedInput, key: str) -> float:
+    """Return the time from which a gang waits for no preferred topology level, in seconds since 1970."""
+    group = next((group for group in decided.snapshot.pod_groups if group.key == key), None)
+    return max(group.preferred_level_deadlines, default=0.0) if group is not None else 0.0
+
+
 class OutOfBudget(Exception):
     """The error that the remaining budget is too small to verify whether a change admits a gang."""
 
@@ -196,8 +202,10 @@ class PlacementVerifier:
         pods = decided.pods_by_gang.get(key, ())
         self.members = frozenset(pod.key for pod in pods)
         self._needs_others = any(map(_depends_on_pods, pods))
-        self.startable = self._places(snapshot_with_only_pods(decided.snapshot, self.members))
-        """Whether the gang can start on the emptied cluster with unused queues."""
+        self.startable = self._places(
+            snapshot_with_only_pods(decided.snapshot, self.members), _end_of_level_waits(decided, key)
+        )
+        """Whether the gang can start on the emptied cluster with unused queues, now or after a wait for a level."""
 
     def is_gang_placed_after_changes(self, changes: Sequence[InputChange]) -> bool:
         """Return whether the session places the gang after changes of its input, in competition with all other gangs.
@@ -245,15 +253,15 @@ class PlacementVerifier:
             raise OutOfBudget
         return self._places(changed)
 
-    def _places(self, snapshot: Snapshot) -> bool:
-        """Return whether the session on another input places the gang.
+    def _places(self, snapshot: Snapshot, now: float = 0.0) -> bool:
+        """Return whether the session on another input, at the time `now` if that is later, places the gang.
 
         Raises:
           OutOfBudget: too little of the budget remains.
         """
         decided, work = self._decided, estimate_decision_work(snapshot)
         require_budget(self.budget, work)
-        decision = self._decide_again(snapshot, decided.profile, decided.now, decided.seed)
+        decision = self._decide_again(snapshot, decided.profile, max(now, decided.now), decided.seed)
         self.budget.spend(work + decision.solver_work)
         return any(entry.pod_key in self.members for entry in decision.assignments)
 

@@ -14,6 +14,8 @@ from typing import Any
 from batchsched.api.core.metadata import parse_timestamp
 from batchsched.api.core.pod import QUEUE_LABEL, USER_LABEL, Pod
 from batchsched.api.decision import Refusal
+from batchsched.api.external.group_tree import composite_group_with_missing_groups
+from batchsched.api.external.pod_group import is_converted_from_kubernetes
 from batchsched.api.gang import missing_pods_text
 from batchsched.api.queue_access import DEFAULT_QUEUE_LABEL, QueueAccess, stated_queue_name
 from batchsched.api.unsupported_fields import UNSUPPORTED_FIELD, describe_unsupported_pod_annotation
@@ -67,11 +69,12 @@ class GangEligibilityCheck:
     def _references(self, members: GangState) -> Refusal | None:
         key = members.key
         if members.group is None and not members.is_single_pod:
-            aside, remedy = self._absence(f"PodGroup {key}")
+            kind, reference = _reference_to_pod_group(members)
+            aside, remedy = self._absence(f"{kind} {key}")
             return Refusal(
                 pod_group=key,
                 reason="PodGroupNotFound",
-                message=f"no PodGroup {key} exists{aside}; {remedy}, or correct the pods' pod-group label",
+                message=f"no {kind} {key} exists{aside}; {remedy}, or correct {reference}",
             )
         if members.group is not None and UNSUPPORTED_FIELD in members.group.metadata.annotations:
             message = members.group.metadata.annotations[UNSUPPORTED_FIELD]
@@ -241,10 +244,45 @@ def _not_selected(access: QueueAccess, members: GangState) -> str:
     )
 
 
+def _reference_to_pod_group(members: GangState) -> tuple[str, str]:
+    """Return the kind of the absent group of a gang, and the field by which the pods name the group."""
+    pod = next(iter(members.pending.values()), None)
+    named = pod.scheduling_group_name if pod is not None else ""
+    if not named:
+        return "PodGroup", "the pods' pod-group label"
+    if named == members.key.rpartition("/")[2]:
+        return "PodGroup", "spec.schedulingGroup.podGroupName of the pods"
+    field = "spec.parentCompositePodGroupName"
+    return "CompositePodGroup", f"{field} of PodGroup {named}, or of a group above it"
+
+
+def _missing_groups(members: GangState) -> str:
+    """Return a sentence about the first CompositePodGroup that lacks groups; "" if there is none."""
+    group = members.group
+    if group is None or not is_converted_from_kubernetes(group):
+        return ""
+    for sub in group.spec.sub_groups:
+        parent = composite_group_with_missing_groups(sub.name)
+        if parent:
+            groups = "1 group is" if sub.min_member == 1 else f"{sub.min_member} groups are"
+            return (
+                f"CompositePodGroup {parent}: {groups} missing for spec.schedulingPolicy.gang.minGroupCount; create "
+                f"groups with spec.parentCompositePodGroupName: {parent}, or lower minGroupCount"
+            )
+    return ""
+
+
 def _not_enough(members: GangState) -> str:
     count = members.to_pod_counts()
+    missing_groups = _missing_groups(members)
+    if missing_groups:
+        return missing_groups
+    is_of_kubernetes = members.group is not None and is_converted_from_kubernetes(members.group)
     if count.existing < count.minimum:
-        return missing_pods_text(count.existing, count.minimum, "minMember")
+        field_name = "minCount" if is_of_kubernetes else "minMember"
+        return missing_pods_text(count.existing, count.minimum, field_name)
     name = next(name for name, least in count.sub_minimum.items() if count.sub_existing.get(name, 0) < least)
-    text = missing_pods_text(count.sub_existing.get(name, 0), count.sub_minimum[name], f"subGroup {name}")
-    return f"{text}, or correct the sub-group label"
+    existing, minimum = count.sub_existing.get(name, 0), count.sub_minimum[name]
+    if is_of_kubernetes:
+        return missing_pods_text(existing, minimum, f"PodGroup {name}")
+    return f"{missing_pods_text(existing, minimum, f'subGroup {name}')}, or correct the sub-group label"
