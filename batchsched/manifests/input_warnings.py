@@ -169,12 +169,12 @@ def _absent_device_objects(snapshot: Snapshot, pending: Iterable[Pod]) -> Iterat
                     absent.setdefault(place, []).append(pod.key)
     for (field, kind, key), keys in sorted(absent.items()):
         namespace, _, name = key.partition("/")
-        known = {
+        names_in_namespace = {
             other.partition("/")[2]
             for other in (claims if kind == "ResourceClaim" else templates)
             if other.startswith(f"{namespace}/")
         }
-        advice = similar_name_hint(name, known) or "; add it to the input"
+        advice = similar_name_hint(name, names_in_namespace) or "; add it to the input"
         yield f"{_first_of('pod', keys)}: {field}: there is no {kind} {name!r} in namespace {namespace}{advice}"
     classes = {device_class.name for device_class in snapshot.device_classes}
     specs = [(f"ResourceClaim {claim.key}", "spec", claim.spec) for claim in snapshot.resource_claims]

@@ -138,9 +138,11 @@ class GangAssigningPodStore:
     # Pods
 
     def put(self, pod: Pod) -> None:
-        """Assign a new or changed pod to its gang and pass it to the cluster state; ignore an outdated version."""
-        if not self._cache.is_outdated(pod):
-            self._cache.put(self._with_gang(pod))
+        """Assign a new or changed pod to its gang and pass it to the cluster state.
+
+        The pod must not be outdated: the cluster state would ignore it, and this store would show it again.
+        """
+        self._cache.put(self._with_gang(pod))
 
     def remove(self, pod: Pod) -> None:
         """Remove a deleted pod from its gang and from the cluster state."""

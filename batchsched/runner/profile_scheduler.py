@@ -9,8 +9,6 @@ from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-import msgspec
-
 from batchsched.api.core.pod import Pod
 from batchsched.api.decision import Decision, Refusal, Reservation
 from batchsched.api.gang import gang_identity, gang_key_from_identity, identities_of_gang_key
@@ -451,7 +449,7 @@ class ProfileScheduler:
         for pod, node in reserved:
             if (pod.key, node) not in kept:
                 self.queue.retry_gangs_after_failed_binding(
-                    _bound_copy(pod, node), now, except_gang=gang_identity(pod)
+                    pod.with_node(node), now, except_gang=gang_identity(pod)
                 )
 
     def abandon_session(self, now: float) -> None:
@@ -501,7 +499,7 @@ class ProfileScheduler:
                 self.queue.retry_gangs_after_failed_binding(assumed, now)
             elif assumed is None or assumed.metadata.uid != pod.metadata.uid:
                 # The pod was deleted meanwhile, and what it kept until now is free.
-                self.queue.retry_gangs_after_failed_binding(_bound_copy(pod, node), now)
+                self.queue.retry_gangs_after_failed_binding(pod.with_node(node), now)
             present = self._cache.get(PODS, pod.key)
             if present is not None and not present.node_name and not present.terminating:
                 unbound.append(present)
@@ -580,11 +578,6 @@ def _placed(decision: Decision, taking_part: dict[str, Entity]) -> dict[str, Pla
         if pod is not None:
             places_by_identity.setdefault(gang_identity(pod), []).append((pod, assignment.node))
     return {identity: tuple(places) for identity, places in places_by_identity.items()}
-
-
-def _bound_copy(pod: Pod, node: str) -> Pod:
-    """Return a copy of a pod with the given node in `spec.nodeName`."""
-    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node))
 
 
 def _held_places(held: Collection[HeldGang], taking_part: dict[str, Entity]) -> list[tuple[Pod, str]]:

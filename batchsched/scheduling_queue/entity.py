@@ -149,9 +149,10 @@ class Entity:
     _template_of: dict[str, bytes] = field(default_factory=dict)
     _equal: dict[bytes, dict[str, Pod]] = field(default_factory=dict)
     """Pods by template, kept incrementally: a gang of thousands of pods is evaluated after each added pod."""
-    _priorities: Counter[int] = field(default_factory=Counter)
+    _priorities: dict[int, int] = field(default_factory=dict)
     """The number of templates by priority of their pods."""
-    _sort_keys: _TemplateSortKeys = field(default_factory=_TemplateSortKeys)
+    _sort_keys: _TemplateSortKeys | None = None
+    """None while the pods have one template only, as those of most gangs."""
 
     @property
     def namespace(self) -> str:
@@ -188,8 +189,10 @@ class Entity:
         equal = self._equal.get(template)
         if equal is None:
             equal = self._equal[template] = {}
-            self._priorities[pod.spec.priority or 0] += 1
-            self._sort_keys.unknown.add(template)
+            priority = pod.spec.priority or 0
+            self._priorities[priority] = self._priorities.get(priority, 0) + 1
+            if self._sort_keys is not None:
+                self._sort_keys.unknown.add(template)
             self._note_change(template)
         equal[key] = pod
         return has_other_templates
@@ -216,7 +219,8 @@ class Entity:
         self._priorities[priority] -= 1
         if not self._priorities[priority]:
             del self._priorities[priority]
-        self._sort_keys.forget(template)
+        if self._sort_keys is not None:
+            self._sort_keys.forget(template)
         self._note_change(template)
 
     def _note_change(self, template: bytes) -> None:
@@ -232,7 +236,10 @@ class Entity:
           sort_key: `sort_key` of a built-in QueueSort plugin, with keys that are hashable.
         """
         keys, argument = self._sort_keys, (self.highest_pod_priority, self.queued)
-        if keys.argument != argument:
+        if len(self._equal) == 1:
+            self._sort_keys = None
+            return sort_key(next(iter(self.pods.values())), *argument)
+        if keys is None or keys.argument != argument:
             keys = self._sort_keys = _TemplateSortKeys(argument, set(self._equal))
         for template in tuple(keys.unknown):
             keys.put(template, sort_key(next(iter(self._equal[template].values())), *argument))

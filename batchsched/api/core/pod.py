@@ -277,6 +277,10 @@ class Pod(KubernetesObject, frozen=True, gc=False):
         names += [status.resource_claim_name for status in self.status.resource_claim_statuses or ()]
         return tuple(f"{self.namespace}/{name}" for name in names if name)
 
+    def with_node(self, node: str) -> "Pod":
+        """Return a copy of the pod with the given node in `spec.nodeName`; "" for a pending pod."""
+        return msgspec.structs.replace(self, spec=msgspec.structs.replace(self.spec, node_name=node))
+
     @property
     def terminating(self) -> bool:
         """True if the deletion of the pod was requested."""

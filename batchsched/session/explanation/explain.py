@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from batchsched.api.decision import Decision, InputChange, PrecedingGang, Refusal
+from batchsched.api.named_objects import lacks_named_objects
 from batchsched.api.snapshot import Snapshot
 from batchsched.ports.external import Telemetry
 from batchsched.session.explanation.changed_input import snapshot_after_changes
@@ -18,7 +19,6 @@ from batchsched.session.explanation.gangs_ahead import (
     order_positions_by_gang,
 )
 from batchsched.session.explanation.job_options import gang_change_options
-from batchsched.session.explanation.missing_objects import lacks_named_objects
 from batchsched.session.explanation.node_options import node_addition_options
 from batchsched.session.explanation.options import ChangeOption
 from batchsched.session.explanation.queue_options import TotalPodRequests, queue_limit_options

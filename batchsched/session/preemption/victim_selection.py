@@ -515,10 +515,6 @@ def all_gangs_fit_elsewhere(inputs: FormulationInput, units: Sequence[EvictionUn
 
 def _as_pending(unit: EvictionUnit) -> GangState:
     """Return the gang of a unit as it is once its controller has created the evicted pods again."""
-    pods = {pod.key: _unbound(pod) for pod, _ in unit.pods}
+    pods = {pod.key: pod.with_node("") for pod, _ in unit.pods}
     members = unit.members
     return GangState(members.identity, members.group, pending=pods, default_queue=members.default_queue)
-
-
-def _unbound(pod: Pod) -> Pod:
-    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=""))
