@@ -82,9 +82,7 @@ def create_claims_from_templates(
     """
     taken = set(existing)
     of_groups: dict[tuple[str, str, str], str] = {}
-    by_key = {
-        f"{template.metadata.namespace or 'default'}/{template.name}": template for template in templates
-    }
+    by_key = {template.key: template for template in templates}
     with_claims: list[Pod] = []
     created: list[ResourceClaim] = []
     for pod in pods:

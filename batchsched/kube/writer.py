@@ -123,9 +123,7 @@ class Writer:
           BindFailed: the pod can never be bound to the node.
         """
         try:
-            now = msgspec.json.decode(
-                await self.get(POD_RESOURCE, binding.namespace, binding.pod), type=_Bound
-            )
+            now = await self._read_pod(binding.namespace, binding.pod)
         except ApiError as answer:
             if answer.status == 404:
                 raise BindFailed(f"{failed}: the pod was deleted") from error
@@ -164,7 +162,7 @@ class Writer:
         self._allowed()
         try:
             # The API server retries an eviction with a wrong UID for ten seconds before it refuses.
-            now = msgspec.json.decode(await self.get(POD_RESOURCE, pod.namespace, pod.name), type=_Bound)
+            now = await self._read_pod(pod.namespace, pod.name)
             if pod.metadata.uid not in ("", now.metadata.uid):
                 return
             # 429 comes from a disruption budget here; an immediate retry would not help.
@@ -178,12 +176,15 @@ class Writer:
     async def _is_leaving(self, pod: Pod) -> bool:
         """Return whether a pod was deleted or is terminating, by a request to the API server."""
         try:
-            now = msgspec.json.decode(await self.get(POD_RESOURCE, pod.namespace, pod.name), type=_Bound)
+            now = await self._read_pod(pod.namespace, pod.name)
         except ApiError as error:
             if error.status == 404:
                 return True
             raise
         return pod.metadata.uid not in ("", now.metadata.uid) or bool(now.metadata.deletion_timestamp)
+
+    async def _read_pod(self, namespace: str, name: str) -> _Bound:
+        return msgspec.json.decode(await self.get(POD_RESOURCE, namespace, name), type=_Bound)
 
     async def get(self, resource: ApiResource, namespace: str, name: str) -> bytes:
         """Read an object from the API server and return its JSON.

@@ -124,10 +124,7 @@ def _capped_priorities(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _absent_claims(snapshot: Snapshot, pending: Iterable[Pod]) -> Iterator[str]:
-    claims = {
-        f"{claim.metadata.namespace or 'default'}/{claim.metadata.name}"
-        for claim in snapshot.persistent_volume_claims
-    }
+    claims = {claim.key for claim in snapshot.persistent_volume_claims}
     pods: dict[str, list[str]] = {}
     for pod in pending:
         for volume in pod.spec.volumes or ():
@@ -146,11 +143,8 @@ def _absent_device_objects(snapshot: Snapshot, pending: Iterable[Pod]) -> Iterat
 
     A pod with a UID comes from a cluster, in which a claim is created after the pod.
     """
-    claims = {f"{claim.metadata.namespace or 'default'}/{claim.name}" for claim in snapshot.resource_claims}
-    templates = {
-        f"{template.metadata.namespace or 'default'}/{template.name}"
-        for template in snapshot.resource_claim_templates
-    }
+    claims = {claim.key for claim in snapshot.resource_claims}
+    templates = {template.key for template in snapshot.resource_claim_templates}
     absent: dict[tuple[str, str, str], list[str]] = {}
     for pod in pending:
         for index, entry in enumerate(pod.spec.resource_claims or ()):
@@ -179,11 +173,7 @@ def _absent_device_objects(snapshot: Snapshot, pending: Iterable[Pod]) -> Iterat
     classes = {device_class.name for device_class in snapshot.device_classes}
     specs = [(f"ResourceClaim {claim.key}", "spec", claim.spec) for claim in snapshot.resource_claims]
     specs += [
-        (
-            f"ResourceClaimTemplate {template.metadata.namespace or 'default'}/{template.name}",
-            "spec.spec",
-            template.spec.spec,
-        )
+        (f"ResourceClaimTemplate {template.key}", "spec.spec", template.spec.spec)
         for template in snapshot.resource_claim_templates
     ]
     for title, field, spec in specs:

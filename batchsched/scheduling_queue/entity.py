@@ -5,7 +5,7 @@ A move that is not in the table raises and changes nothing. The documentation dr
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
@@ -247,8 +247,7 @@ class Entity:
 
     def pod_of_template(self, template: bytes) -> Pod | None:
         """Return one of the gang's pods with this template, by the digest of the template; None if it has none."""
-        equal: Mapping[str, Pod] = self._equal.get(template, {})
-        return next(iter(equal.values()), None)
+        return next(iter(self._equal.get(template, {}).values()), None)
 
     def pod_by_template(self) -> dict[bytes, Pod]:
         """Return one of the gang's pods for each pod template, by the digest of the template.

@@ -44,6 +44,20 @@ def member(name: str, pod_group: str, **spec: Any) -> dict[str, Any]:
     return manifest("Pod", name, spec=pod_spec(schedulingGroup={"podGroupName": pod_group}, **spec))
 
 
+def tree(min_groups: int, min_pods: int, parent: str = "root", **leaf: Any) -> tuple[dict[str, Any], ...]:
+    """A CompositePodGroup `root`, and a PodGroup `leaf` with this parent."""
+    composite = {"gang": {"minGroupCount": min_groups}}
+    spec = {
+        "parentCompositePodGroupName": parent,
+        "schedulingPolicy": {"gang": {"minCount": min_pods}},
+        **leaf,
+    }
+    return (
+        group("CompositePodGroup", "root", "v1alpha3", schedulingPolicy=composite),
+        group("PodGroup", "leaf", "v1alpha3", **spec),
+    )
+
+
 DEVICES = (
     manifest("DeviceClass", "gpu", "resource.k8s.io/v1", spec={}),
     manifest(
@@ -118,17 +132,8 @@ def test_job_passes_its_claims_to_its_group(decided):
 
 
 def test_pods_below_a_tree_share_the_claim_of_their_group(decided):
-    root = group("CompositePodGroup", "root", "v1alpha3", schedulingPolicy={"gang": {"minGroupCount": 1}})
-    leaf = group(
-        "PodGroup",
-        "leaf",
-        "v1alpha3",
-        parentCompositePodGroupName="root",
-        schedulingPolicy={"gang": {"minCount": 2}},
-        resourceClaims=[CLAIM],
-    )
     pods = [member(f"p{number}", "leaf", resourceClaims=[CLAIM]) for number in range(2)]
-    placed, _, _ = decided(*NODES, *DEVICES, root, leaf, *pods)
+    placed, _, _ = decided(*NODES, *DEVICES, *tree(1, 2, resourceClaims=[CLAIM]), *pods)
     assert placed == ["n0", "n0"]
 
 
@@ -151,15 +156,7 @@ def test_misspelt_template_and_class_are_named_and_the_gang_may_still_start(deci
 
 
 def test_missing_group_of_a_tree_is_described_by_the_fields_of_kubernetes(decided):
-    root = group("CompositePodGroup", "root", "v1alpha3", schedulingPolicy={"gang": {"minGroupCount": 2}})
-    leaf = group(
-        "PodGroup",
-        "leaf",
-        "v1alpha3",
-        parentCompositePodGroupName="root",
-        schedulingPolicy={"gang": {"minCount": 1}},
-    )
-    _, refused, _ = decided(*NODES, root, leaf, member("p0", "leaf"))
+    _, refused, _ = decided(*NODES, *tree(2, 1), member("p0", "leaf"))
     assert refused == {
         "default/root": "CompositePodGroup root: 1 group is missing for spec.schedulingPolicy.gang.minGroupCount; "
         "create groups with spec.parentCompositePodGroupName: root, or lower minGroupCount"
@@ -167,15 +164,7 @@ def test_missing_group_of_a_tree_is_described_by_the_fields_of_kubernetes(decide
 
 
 def test_misspelt_parent_is_named_with_its_field(decided):
-    root = group("CompositePodGroup", "root", "v1alpha3", schedulingPolicy={"gang": {"minGroupCount": 1}})
-    leaf = group(
-        "PodGroup",
-        "leaf",
-        "v1alpha3",
-        parentCompositePodGroupName="rooot",
-        schedulingPolicy={"gang": {"minCount": 1}},
-    )
-    _, refused, warnings = decided(*NODES, root, leaf, member("p0", "leaf"))
+    _, refused, warnings = decided(*NODES, *tree(1, 1, parent="rooot"), member("p0", "leaf"))
     assert refused["default/rooot"] == (
         "no CompositePodGroup default/rooot exists; create it, or correct spec.parentCompositePodGroupName of "
         "PodGroup leaf, or of a group above it"

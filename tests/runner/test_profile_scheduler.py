@@ -13,10 +13,10 @@ from batchsched.api.snapshot import Snapshot
 from batchsched.errors import BindFailed
 from batchsched.framework.status import SUCCESS, Code, PermitAnswer, Status
 from batchsched.runner.profile_scheduler import ProfileScheduler
-from batchsched.session.session import Session, decide
+from batchsched.session.session import decide
 from tests.plugins.node_resource_topology.topologies import topology
 from tests.plugins.storage import claim, storage_class, volume
-from tests.service.town import Town, with_plugin
+from tests.service.town import Town, fail_sessions_with, with_plugin
 from tests.session.scenario import alone, cluster, gang, group, node, nodes, pod, profile
 from tests.session.test_numa_zones import cluster as numa_cluster
 from tests.session.test_numa_zones import guaranteed_gang
@@ -429,14 +429,7 @@ async def test_session_input_repeats_the_decision():
 
 
 async def test_gang_that_fails_sessions_is_isolated(monkeypatch):
-    usual = Session.decide
-
-    def fragile(self, now, seed, among=None, *rest):
-        if "team/bad" in among:
-            raise ValueError("a bug")
-        return usual(self, now, seed, among, *rest)
-
-    monkeypatch.setattr(Session, "decide", fragile)
+    fail_sessions_with(monkeypatch, "team/bad")
     some = [gang(f"good-{at}", 1) for at in range(5)]
     town = Town(cluster(nodes(8, gpu=1), gang("bad", 1), *some))
     for _ in range(30):

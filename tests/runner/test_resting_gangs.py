@@ -10,8 +10,8 @@ from batchsched.api.decision import to_json, without_measured_durations
 from batchsched.api.snapshot import Snapshot
 from batchsched.config.schema import Profile
 from batchsched.framework.status import Code, PermitAnswer, Status
-from batchsched.session.session import Session, decide
-from tests.service.town import Town, with_plugin
+from batchsched.session.session import decide
+from tests.service.town import Town, fail_sessions_with, with_plugin
 from tests.session.scenario import alone, cluster, gang, node, nodes, pod, profile, queue
 from tests.session.test_reservations import running
 
@@ -182,14 +182,7 @@ async def test_gang_that_a_plugin_rejected_holds_up_no_gang_while_it_rests(
 async def test_gang_whose_sessions_fail_holds_up_no_gang_while_it_rests(
     monkeypatch: pytest.MonkeyPatch, settings: Profile, queues: tuple
 ):
-    usual = Session.decide
-
-    def fail_with_first(self, now, seed, among=None, *rest):
-        if "team/first" in among:
-            raise ValueError("a bug")
-        return usual(self, now, seed, among, *rest)
-
-    monkeypatch.setattr(Session, "decide", fail_with_first)
+    fail_sessions_with(monkeypatch, "team/first")
     town = with_late_gang(settings, queues, gang("first", 3, age=60))
     town.add(gang("late", 2))
     for _ in range(20):

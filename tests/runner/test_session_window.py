@@ -14,9 +14,8 @@ from batchsched.api.core.pod import Pod
 from batchsched.runner.session_window import SPECS_PER_GANG, SessionGangSelector
 from batchsched.scheduling_queue.entity import Entity
 from batchsched.scheduling_queue.queue import SchedulingQueue
-from batchsched.session.session import Session
 from tests.scheduling_queue.entities import pod, queue, standard_pipeline
-from tests.service.town import Town
+from tests.service.town import Town, fail_sessions_with
 from tests.session.scenario import cluster, gang, node, nodes, profile
 from tests.session.scenario import pod as requesting
 from tests.session.test_reservations import running
@@ -207,14 +206,7 @@ async def test_head_is_alone_in_no_session():
 async def test_gang_that_makes_sessions_fail_is_found_although_a_head_waits(monkeypatch):
     town = town_with_waiting_head(session_window=3)
     await town.turns(2)
-    usual = Session.decide
-
-    def fail_with_head(self, now, seed, among=None, *rest):
-        if "team/head" in among:
-            raise ValueError("a bug")
-        return usual(self, now, seed, among, *rest)
-
-    monkeypatch.setattr(Session, "decide", fail_with_head)
+    fail_sessions_with(monkeypatch, "team/head")
     town.make([requesting("late", gpu=1)])
     for _ in range(30):
         with contextlib.suppress(ExceptionGroup):

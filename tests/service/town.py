@@ -41,6 +41,7 @@ from batchsched.runner import profile_scheduler as planning
 from batchsched.runner.profile_scheduler import ProfileScheduler
 from batchsched.scheduler.binding import BindingCycles
 from batchsched.scheduler.loop import SchedulerLoop, Wakeup
+from batchsched.session.session import Session
 from batchsched.state.cluster_state import ClusterState
 from tests.session.scenario import NOW, profile
 from tests.state.objects import leaving
@@ -435,6 +436,18 @@ def with_plugin(monkeypatch: pytest.MonkeyPatch, plugin: object) -> None:
             return Pipeline((*made.plugins, plugin), made.weights)
 
     monkeypatch.setattr(planning, "standard_registry", Registry)
+
+
+def fail_sessions_with(monkeypatch: pytest.MonkeyPatch, identity: str) -> None:
+    """Let each session fail in which this gang takes part."""
+    usual = Session.decide
+
+    def decide(self: Session, now: float, seed: int, among: Any = None, *rest: Any) -> Decision:
+        if identity in among:
+            raise ValueError("a bug")
+        return usual(self, now, seed, among, *rest)
+
+    monkeypatch.setattr(Session, "decide", decide)
 
 
 def service_of(town: Town) -> Any:

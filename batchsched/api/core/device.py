@@ -486,3 +486,8 @@ class ResourceClaimTemplate(KubernetesObject, frozen=True, gc=False):
     """A template from which the controller of Kubernetes creates one claim for each pod that names it."""
 
     spec: ResourceClaimTemplateSpec = ResourceClaimTemplateSpec()
+
+    @property
+    def key(self) -> str:
+        """The `namespace/name` of the ResourceClaimTemplate."""
+        return f"{self.metadata.namespace or 'default'}/{self.metadata.name}"

@@ -234,6 +234,21 @@ def topology_levels_of_tiers(tiers: Sequence[int], tier_names: Mapping[int, str]
     return levels
 
 
+def tier_labels(hyper_nodes: Mapping[int, str], tiers: Sequence[int]) -> dict[str, str]:
+    """Return the labels of a node: for each tier the HyperNode that contains the node, or that of the tier below.
+
+    Args:
+      hyper_nodes: the name of the HyperNode that contains the node, by tier.
+      tiers: all tiers, the highest first.
+    """
+    labels, name = {}, ""
+    for tier in reversed(tiers):
+        name = hyper_nodes.get(tier, name)
+        if name:
+            labels[f"{TIER_LABEL}{tier}"] = name
+    return labels
+
+
 @dataclass(frozen=True)
 class HyperNodeTree:
     """All HyperNodes of Volcano in a cluster, as a tree.
@@ -293,11 +308,7 @@ class HyperNodeTree:
             by_tier[hyper_node.spec.tier] = hyper_node.metadata.name
         before = node.metadata.labels or {}
         labels = {key: text for key, text in before.items() if not key.startswith(TIER_LABEL)}
-        name = ""
-        for tier in reversed(self._tiers):
-            name = by_tier.get(tier, name)
-            if name:
-                labels[f"{TIER_LABEL}{tier}"] = name
+        labels |= tier_labels(by_tier, self._tiers)
         return node if labels == before else replace(node, metadata=replace(node.metadata, labels=labels))
 
     @cached_property

@@ -6,7 +6,7 @@ kueue.x-k8s.io/v1beta2; v1beta1 names the cohort of a ClusterQueue `cohort`.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -71,15 +71,11 @@ def convert_queues_and_priority_classes(objects: Sequence[SourceObject]) -> list
         flavor.record_unconverted_field_warnings((), _FLAVOR_REMARKS)
     queues = _Tree(by_kind.get("Cohort", []), by_kind.get("ClusterQueue", [])).convert_queue_trees()
     cluster_queues = {queue.name for queue in by_kind.get("ClusterQueue", [])}
-    for queue in by_kind.get("LocalQueue", []):
-        target = str(queue.spec.get("clusterQueue", ""))
-        if target not in cluster_queues:
-            queue.record_warning(
-                "spec.clusterQueue",
-                f"there is no ClusterQueue {target!r} in the input{similar_name_hint(target, cluster_queues)}; "
-                "batchsched refuses gangs of a queue that does not exist",
-            )
-    namespaces = [entry for one in by_kind.get("LocalQueue", []) for entry in _convert_local_queue(one)]
+    namespaces = [
+        entry
+        for queue in by_kind.get("LocalQueue", [])
+        for entry in _convert_local_queue(queue, cluster_queues)
+    ]
     classes = [_convert_priority_class(one) for one in by_kind.get("WorkloadPriorityClass", [])]
     return [*queues, *namespaces, *classes]
 
@@ -276,12 +272,18 @@ def _warn_of_rules(queue: SourceObject) -> None:
         )
 
 
-def _convert_local_queue(queue: SourceObject) -> Iterator[dict[str, Any]]:
+def _convert_local_queue(queue: SourceObject, cluster_queues: Set[str]) -> Iterator[dict[str, Any]]:
     """Yield the Namespace with the label for its default queue, if the LocalQueue is named `default`."""
     namespace, target = (
         str(queue.metadata.get("namespace", "default")),
         str(queue.spec.get("clusterQueue", "")),
     )
+    if target not in cluster_queues:
+        queue.record_warning(
+            "spec.clusterQueue",
+            f"there is no ClusterQueue {target!r} in the input{similar_name_hint(target, cluster_queues)}; "
+            "batchsched refuses gangs of a queue that does not exist",
+        )
     queue.record_unconverted_field_warnings(
         ("clusterQueue",), {"stopPolicy": "hold the Queue, or its PodGroups"}
     )

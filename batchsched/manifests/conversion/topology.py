@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from batchsched.api.external.hyper_node import HYPER_NODE_TOPOLOGY, TIER_LABEL, topology_levels_of_tiers
+from batchsched.api.external.hyper_node import HYPER_NODE_TOPOLOGY, tier_labels, topology_levels_of_tiers
 from batchsched.manifests.conversion.source_object import (
     SourceObject,
     batchsched_manifest,
@@ -39,19 +39,17 @@ def convert_hyper_nodes(hyper_nodes: Sequence[SourceObject]) -> list[dict[str, A
     tier_names = {_tier(node): str(name) for node in hyper_nodes if (name := node.spec.get("tierName"))}
     levels = topology_levels_of_tiers(tiers, tier_names)
     by_name = {node.name: node for node in hyper_nodes}
-    labels: dict[str, dict[str, str]] = {}
+    by_member: dict[str, dict[int, str]] = {}
     for node in sorted(hyper_nodes, key=lambda node: node.name):
         for member in _members(node, by_name):
-            labels.setdefault(member, {}).setdefault(f"{TIER_LABEL}{_tier(node)}", node.name)
-    for own in labels.values():
-        name = ""
-        for tier in reversed(tiers):  # as `HyperNodeTree.node_with_tier_labels` does in a cluster
-            name = own.get(f"{TIER_LABEL}{tier}", name)
-            if name:
-                own[f"{TIER_LABEL}{tier}"] = name
+            by_member.setdefault(member, {}).setdefault(_tier(node), node.name)
     nodes = [
-        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels[name]}}
-        for name in sorted(labels)
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": tier_labels(by_member[name], tiers)},
+        }
+        for name in sorted(by_member)
     ]
     return [batchsched_manifest("Topology", HYPER_NODE_TOPOLOGY, {"levels": levels}), *nodes]
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from batchsched.api.decision import Decision, InputChange, PrecedingGang, Refusal
-from batchsched.api.named_objects import lacks_named_objects
+from batchsched.api.named_objects import NamedObjects
 from batchsched.api.snapshot import Snapshot
 from batchsched.ports.external import Telemetry
 from batchsched.session.explanation.changed_input import snapshot_after_changes
@@ -171,6 +171,10 @@ class RefusalVerifier:
     def _requested(self) -> TotalPodRequests:
         return TotalPodRequests(self._decided.snapshot)
 
+    @cached_property
+    def _named_objects(self) -> NamedObjects:
+        return NamedObjects(self._decided.snapshot)
+
     def _tables_after(self, budget: ExplanationBudget) -> SessionTables:
         """Return the tables after the decision.
 
@@ -246,7 +250,7 @@ class RefusalVerifier:
     def _exceeds_cluster(self, refusal: Refusal) -> bool:
         """Return whether a gang that cannot start is too large for the cluster, and not waiting for an object."""
         pods = self._decided.pods_by_gang.get(refusal.pod_group, ())
-        return refusal.reason in EXCEEDING_REASONS and not lacks_named_objects(pods, self._decided.snapshot)
+        return refusal.reason in EXCEEDING_REASONS and not self._named_objects.is_any_absent_for(pods)
 
     def _message(
         self,
