@@ -192,18 +192,15 @@ class ProfileScheduler:
     def _apply_change(self, change: ObjectChange, now: float) -> None:
         """Update the scheduling queue after a change of an object in the cluster state."""
         before, after = change.before, change.after
-        if (
-            before is not None
-            and self._concerns(before)
-            and not self._concerns(after)
-            and not before.node_name
-        ):
-            # Another profile has a new pod of this name.
-            change, after = ObjectChange(change.field, change.key, before, None), None
         if self._concerns(after if after is not None else before):
             self.queue.apply_change(change, now)
+        elif before is None:
+            return
+        elif self._concerns(before) and not before.node_name:
+            # Another profile has a new pod of this name.
+            self.queue.apply_change(ObjectChange(change.field, change.key, before, None), now)
         # The pod of another profile leaves its place: its binding failed, or its nomination ended.
-        elif before is not None and (before.node_name or frees_nominated_node(before, after)):
+        elif before.node_name or frees_nominated_node(before, after):
             self.queue.retry_gangs_after_failed_binding(before, now)
 
     def _list(self, now: float) -> None:
