@@ -26,7 +26,7 @@ REASONS: Final = {
     "OutOfTurn": "the gang must not delay a gang ahead of it that cannot start yet, or the policy keeps room free",
     "OutsideWindow": "a session tries at most sessionWindow gangs, and as many are ahead of this one",
     "PermitRejected": "a Reserve or Permit plugin refused a pod of the gang",
-    "PermitTimeout": "a pod of the gang waited at Permit longer than scheduleTimeoutSeconds",
+    "PermitTimeout": "a pod of the gang waited at Permit longer than a Permit plugin allows",
     "PluginFailed": "a plugin failed while it handled a pod of the gang",
     "ExplanationFailed": "the gang was not placed, and a defect of batchsched prevents a further explanation",
 }

@@ -23,8 +23,6 @@ from batchsched.config.plugins import (
 )
 from batchsched.config.schema import BatchSchedulerConfiguration, ClientConnection, LeaderElection, Profile
 
-KUBE_API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
-KUBE_KIND: Final = "KubeSchedulerConfiguration"
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 WITHOUT_EFFECT: Final = {
     "parallelism": "all nodes are filtered at once",

@@ -7,8 +7,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from batchsched.api.crd.validation import field_errors
-from batchsched.config.kube_scheduler import KUBE_API_VERSION, KUBE_KIND, KubeSchedulerConfiguration
-from batchsched.config.schema import CONFIG_KIND, BatchSchedulerConfiguration
+from batchsched.config.schema import CONFIG_KIND, KUBE_API_VERSION, KUBE_KIND, BatchSchedulerConfiguration
 from batchsched.errors import InvalidInput
 
 M = TypeVar("M", bound=BaseModel)
@@ -44,6 +43,9 @@ def load_configuration_with_warnings(
     if not isinstance(content, dict):
         raise InvalidInput(f"expected a mapping with kind: {CONFIG_KIND} or {KUBE_KIND}", file=file)
     if _of_kube_scheduler(content):
+        # Its models take 22 ms to build, and most schedulers have a configuration of batchsched.
+        from batchsched.config.kube_scheduler import KubeSchedulerConfiguration
+
         upstream = _validated(content, KubeSchedulerConfiguration, file)
         place = f"{file}: " if file else ""
         return upstream.to_batchsched(), tuple(f"{place}{line}" for line in upstream.warnings())

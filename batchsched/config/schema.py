@@ -141,6 +141,8 @@ class HttpsServerSettings(NullTolerantModel):
 
 CONFIG_API_VERSION: Final = "config.batchsched.dev/v1alpha1"
 CONFIG_KIND: Final = "BatchSchedulerConfiguration"
+KUBE_API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
+KUBE_KIND: Final = "KubeSchedulerConfiguration"
 FIT: Final = "NodeResourcesFit"
 
 

@@ -41,7 +41,7 @@ MOVES: Final = {
     (
         QueueState.BACKOFF,
         QueueState.IN_FLIGHT,
-    ): "its backoff ends first, and the active queue is empty",
+    ): "the active queue is empty, its last attempt was refused, and its backoff ends next",
     (QueueState.BACKOFF, QueueState.ACTIVE): "its backoff has ended, or it was activated",
     (
         QueueState.IN_FLIGHT,

@@ -10,8 +10,6 @@ from pydantic_core import PydanticUndefined
 
 from batchsched.config.kube_scheduler import (
     DEFAULT_SCHEDULER,
-    KUBE_API_VERSION,
-    KUBE_KIND,
     WITHOUT_EFFECT,
     KubeSchedulerConfiguration,
 )
@@ -20,6 +18,8 @@ from batchsched.config.plugins import PluginSet
 from batchsched.config.schema import (
     CONFIG_API_VERSION,
     CONFIG_KIND,
+    KUBE_API_VERSION,
+    KUBE_KIND,
     BatchSchedulerConfiguration,
     Profile,
 )

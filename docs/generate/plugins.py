@@ -55,7 +55,7 @@ are refused with the reason `PluginFailed`; the message names plugin, point and 
 If the failing call concerns no single gang (label keys of the whole snapshot, or rows over several gangs), the session
 continues without the result, and the decision lists the plugin under `setAside`. A bound pod remains bound if a PostBind
 plugin raises. If a plugin of another package exceeds its deadline, its pods are refused in the same way, and the plugin is
-[disabled](../writing-a-plugin.md#what-goes-wrong) until the next start.
+[disabled](../writing-a-plugin.md#what-goes-wrong) until the next start or a changed configuration.
 
 [Extenders](../extenders.md) are called after Filter, after Score, after victims were selected, and instead of Bind."""
 

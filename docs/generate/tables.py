@@ -58,7 +58,8 @@ Pending pods are in one of four queues, as in kube-scheduler 1.36. A gang is one
 queue together, and an event that may help one of its pods moves the whole gang. A pod without a PodGroup is a gang of
 one.
 
-- **Active**: entities to be scheduled next, in the order of the QueueSort plugin.
+- **Active**: entities to be scheduled next, in the order of the QueueSort plugin; with equal priority, namespaces
+  share each session.
 - **Backoff**: entities that are worth another attempt after a delay: 1 s after the first refusal, doubling up to 10 s.
   Errors that are not a refusal (a plugin that raised, a binding that failed) are counted separately and reset by the
   next refusal. As in kube-scheduler, time is divided into whole seconds, so the delay may be up to one second longer.

@@ -250,7 +250,7 @@ class PodGroupSpec(StrictModel):
     min_resources: Resources | None = None
     """Total resources that the gang needs."""
     schedule_timeout_seconds: int = Field(default=SCHEDULE_TIMEOUT, ge=1, le=LARGEST_INT32, strict=True)
-    """Time in seconds for which the gang may wait at Permit."""
+    """Time in seconds after which a partially bound gang is rolled back. GangScheduling waits as long at Permit."""
     expected_runtime_seconds: Seconds | None = None
     """Expected run time in seconds, for reservations and backfill."""
     min_runtime_seconds: Seconds = 0

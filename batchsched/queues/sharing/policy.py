@@ -262,8 +262,8 @@ class GuaranteePolicy(FairSharePolicy):
 class UndividedSurplusPolicy(GuaranteePolicy):
     """A sharing policy that does not divide the surplus: the order of gangs decides which gang uses the surplus.
 
-    The gang orders `sjf`, `saf`, `wfp3`, `f1` and `fcfs` use it as sharing policies. The fair share of each queue is
-    all that it can use of the surplus; the parent's share limits the sum.
+    The gang orders `sjf`, `saf`, `wfp3`, `f1`, `fcfs` and `headroom` use it as sharing policies. The fair share of each
+    queue is all that it can use of the surplus; the parent's share limits the sum.
     The queue of the first gang in the order is next.
 
     Invariants: guarantees and limits hold; no queue reclaims surplus from a sibling, because no queue is entitled to

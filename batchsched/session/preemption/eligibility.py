@@ -43,7 +43,7 @@ MAX_LOST_HOURS: Final = 14 * 24.0
 MAX_PRIORITY_DOUBLINGS: Final = 10
 """Each priority costs twice as much as the next lower one that runs; at most this number of doublings."""
 MINIMUM_COST_FACTOR: Final = 4
-"""A pod of the gang's minimum costs this many times as much as a elastic pod."""
+"""A pod of the gang's minimum costs this many times as much as an elastic pod."""
 PREEMPTED: Final = "Preempted"
 """Eviction reason of a victim with a lower priority than the pending gang, as in kube-scheduler's Event."""
 RECLAIMED: Final = "Reclaimed"

@@ -19,7 +19,7 @@ from batchsched.session.tables.gang import PendingGang
 from batchsched.session.tables.pending import OrderedGangs
 from batchsched.session.tables.session_tables import SessionTables
 
-PERMIT_TIMEOUT_MESSAGE = "the gang waited at Permit longer than scheduleTimeoutSeconds"
+PERMIT_TIMEOUT_MESSAGE = "the gang waited at Permit longer than a Permit plugin allows"
 
 
 def call_permit_again_for_waiting_gangs(run: SelectionRun, held: Sequence[HeldGang]) -> frozenset[str]:

@@ -95,7 +95,7 @@ class ExactSearch:
 
     # ------------------------------------------------------------------------------------ neighbourhoods
 
-    def _random(self) -> np.random.Generator:
+    def _random(self) -> "np.random.Generator":  # numpy loads this module, 7 ms, when it is first used
         return np.random.default_rng([self._seed, self._step])
 
     def _choose_random(self, solution: Solution) -> IntArray:
