@@ -161,6 +161,8 @@ class NodeVolumeLimits(
             volumes = self._brought(candidate, nodes.table, migrated=False)
             for driver, count in Counter(volumes[one] for one in volumes if shared[one] == 1).items():
                 brings.setdefault(driver, {})[candidate.index] = count
+        if not brings:  # as in most sessions: the attached volumes of all nodes are not counted
+            return []
         attached = attached_volumes(nodes.table)
         free = {driver: attached.columns_of_driver(driver, nodes.table).free for driver in brings}
         return [
@@ -175,7 +177,7 @@ class NodeVolumeLimits(
         for candidate in batch.candidates:
             for volume in self._brought(candidate, table, migrated=True):
                 users[volume] += candidate.count
-        node_counts = attached_volumes(table).node_counts
+        node_counts = attached_volumes(table).node_counts if users else {}
         for volume in users:
             users[volume] += node_counts.get(volume, 0)
         return users
