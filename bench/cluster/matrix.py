@@ -2,7 +2,8 @@
 
 CPU counts up to the last binding. The CPU of Events is a column of its own: they follow the bindings, so that the cost
 of one is measured after the last binding, and subtracted for those that were written before. kube-scheduler writes its
-Events between the bindings, so that its CPU includes them.
+Events between the bindings, so that its CPU includes them. The CPU of the API server measures the speed of the machine:
+on a machine with a changing speed, compare ratios to it.
 
 With `--rate`, pods are created at a fixed rate while a scheduler runs. CPU then counts from the first pod until all
 Events are written, for each scheduler.
@@ -117,7 +118,7 @@ def _plain(one: Outcome) -> dict[str, Any]:
 
 def _print(found: Sequence[Outcome]) -> None:
     table = Table("jobs × pods", "scheduler", box=None)
-    for title in ("s", "pods/s", "first s", "P50 s", "P99 s", "CPU s", "Events CPU s", "MiB"):
+    for title in ("s", "pods/s", "first s", "P50 s", "P99 s", "CPU s", "Events CPU s", "API CPU s", "MiB"):
         table.add_column(title, justify="right")
     for one in found:
         table.add_row(
@@ -130,9 +131,10 @@ def _print(found: Sequence[Outcome]) -> None:
             f"{one.p99:.2f}",
             f"{one.binding_cpu:.1f}",
             f"{one.events_cpu:.1f}" if one.reports.apart else "",
+            f"{one.server_cpu:.1f}",
             f"{one.rss:.0f}",
         )
-    Console(width=100 if not sys.stdout.isatty() else None).print(table)
+    Console(width=110 if not sys.stdout.isatty() else None).print(table)
     for line in _ratios(found):
         print(line)
 

@@ -79,7 +79,7 @@ def test_small_matrix_runs_on_a_real_api_server(capsys):
         ("batchsched", 20),
         ("batchsched", 20),
     ]
-    assert all(one["rate"] > 0 for one in found)
+    assert all(one["rate"] > 0 and one["server_cpu"] > 0 for one in found)
     assert all(sum(one["reports"][when] for when in ("before", "after")) >= 20 for one in found[1:])
 
 
