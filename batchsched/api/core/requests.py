@@ -149,13 +149,12 @@ def status_may_override_requests(pod: Pod) -> bool:
     status = pod.status
     if status.resources is not None or status.allocated_resources is not None:
         return True
-    # Most pods that are not running end here. Each change of a pod leads to several of these checks.
-    if status.container_statuses is None and status.init_container_statuses is None:
-        return False
-    containers = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
-    return any(
-        container.resources is not None or container.allocated_resources is not None
-        for container in containers
+    return _has_resources(status.container_statuses) or _has_resources(status.init_container_statuses)
+
+
+def _has_resources(statuses: Iterable[ContainerStatus] | None) -> bool:
+    return statuses is not None and any(
+        status.resources is not None or status.allocated_resources is not None for status in statuses
     )
 
 

@@ -54,8 +54,6 @@ class SelectorRequirement(KubernetesValue, frozen=True, gc=False):
 
 def parse_go_integer(text: str) -> int | None:
     """Parse a decimal integer as Go's ParseInt does; return None for text that Go rejects, such as " 5 "."""
-    if text.isascii() and text.isdigit() and len(text) < _MAX_DIGITS:  # most texts; this is faster
-        return int(text)
     digits = text[1:] if text[:1] in "+-" else text
     if not (digits.isascii() and digits.isdigit()):
         return None

@@ -153,17 +153,18 @@ class NodeVolumeLimits(
         A row counts pods, so it is valid only if each pod brings its own volumes. Rows count only pod classes with a
         single pod, and only volumes that no other pod mounts.
         """
-        shared = self._shared(batch, nodes.table)
+        users = self._count_pending_users(batch, nodes.table)
+        if not users:  # as in most sessions: the attached volumes of all nodes are not counted
+            return []
+        attached = attached_volumes(nodes.table)
         brings: dict[str, dict[int, int]] = {}
         for candidate in batch.candidates:
             if candidate.count != 1:
                 continue
             volumes = self._brought(candidate, nodes.table, migrated=False)
-            for driver, count in Counter(volumes[one] for one in volumes if shared[one] == 1).items():
+            own = [v for v in volumes if users[v] == 1 and not attached.node_counts.get(v)]
+            for driver, count in Counter(volumes[v] for v in own).items():
                 brings.setdefault(driver, {})[candidate.index] = count
-        if not brings:  # as in most sessions: the attached volumes of all nodes are not counted
-            return []
-        attached = attached_volumes(nodes.table)
         free = {driver: attached.columns_of_driver(driver, nodes.table).free for driver in brings}
         return [
             pod_limit_row(self.name, TOO_MANY_VOLUMES, EVERY_NODE, classes, free[driver])
@@ -171,15 +172,12 @@ class NodeVolumeLimits(
             if sum(classes.values()) > int(free[driver].min(initial=UNLIMITED))
         ]
 
-    def _shared(self, batch: CandidateSet, table: NodeTable) -> Counter[tuple[str, str]]:
-        """Count the users of each volume of pending pods: pending pods, and nodes on which it is mounted."""
+    def _count_pending_users(self, batch: CandidateSet, table: NodeTable) -> Counter[tuple[str, str]]:
+        """Return the number of pending pods that mount each volume."""
         users: Counter[tuple[str, str]] = Counter()
         for candidate in batch.candidates:
             for volume in self._brought(candidate, table, migrated=True):
                 users[volume] += candidate.count
-        node_counts = attached_volumes(table).node_counts if users else {}
-        for volume in users:
-            users[volume] += node_counts.get(volume, 0)
         return users
 
     def _brought(self, candidate: CandidatePods, table: NodeTable, *, migrated: bool) -> MountedVolumes:
