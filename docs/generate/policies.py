@@ -11,8 +11,9 @@ from batchsched.queues.sharing.policy import UndividedSurplusPolicy, registered_
 _HEAD = """# Policies
 
 [Between queues](#between-queues) a policy divides the capacity of the cluster and decides which queue may reclaim from
-which. [Between PodGroups](#between-podgroups) it decides which PodGroup is next. A package may add
-policies by entry points. An unknown name is rejected with a list of the known names. [Your first policy](../first-policy.md) describes how to add a policy."""
+which. [Between PodGroups](#between-podgroups) it decides which PodGroup is next. A package may add policies by
+entry points. An unknown name is rejected with a list of the known names. [Your first policy](../first-policy.md)
+describes how to add a policy."""
 _QUEUES = """## Between queues
 
 Set `policy` of a [Queue](custom-resources.md#queue) for its children, and for all queues below them that set no policy
